@@ -28,14 +28,13 @@ import math
 import statistics
 import time
 from collections.abc import Iterable, Sequence
-from itertools import combinations
 from pathlib import Path
 
 from benchmarks.calculon import can_express, is_checkout
 from benchmarks.calculon import predicted as calculon_predicted
 from benchmarks.recording import Cell, Record, Results, parser_of
-from benchmarks.row_classes import document, measured_against, text
-from benchmarks.training_predictions import Row, fitted_rates, fitted_reserved, ideal_s, table
+from benchmarks.row_classes import document, measured_against, ordered, text
+from benchmarks.training_predictions import Row, fitted_rates, fitted_reserved, table
 from benchmarks.training_rows import command, fits, runs
 from benchmarks.truth_gate import CHANGELOG, COLUMNS, classes, error_rows, faults
 from docs.making.figures import results as results_of
@@ -126,21 +125,6 @@ def signed(share: float) -> str:
     return f"{100 * share:+.1f}".replace("-", "−")
 
 
-def ordered(rows: Sequence[Row]) -> tuple[int, int]:
-    """(pairs in the right order, all pairs): of runs on one chip whose efficiency differs by more than 5 %."""
-    right = total = 0
-    for one, other in combinations(rows, 2):
-        if one.run.chip != other.run.chip:
-            continue
-        measured = (ideal_s(one.run) / one.run.step_s) / (ideal_s(other.run) / other.run.step_s)
-        if abs(math.log(measured)) <= math.log(1.05):
-            continue
-        guess = (ideal_s(one.run) / one.best.step_s) / (ideal_s(other.run) / other.best.step_s)
-        total += 1
-        right += (guess > 1) == (measured > 1)
-    return right, total
-
-
 def show_calculon(results: Results, rows: Sequence[Row], checkout: Path) -> None:
     """Calculon's predictions of the same plans, next to ours, and both on the same rows by quality."""
     timed = [row for row in rows if row.run.step_s is not None]
@@ -203,7 +187,7 @@ def show(results: Results, rows: Sequence[Row]) -> None:
         if abs(row.error) > FAR:
             reason = next((why for name, why in REASONS.items() if row.run.name.startswith(name)), "nothing")
             results.row("fails", row.run.name, f"{signed(row.error)} %", reason)
-    right, total = ordered(best)
+    right, total = ordered([(row.run.chip, row.run, row.error) for row in best])
     results.figure("quality_a.mean", quality_a[0])
     results.figure("quality_a.worst", quality_a[1])
     results.figure("quality_a.rows", len(best))

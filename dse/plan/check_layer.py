@@ -58,7 +58,8 @@ def layer_of(costs: RankCosts, kind: LayerKind) -> Layer:
 
 
 def _kernels(costs: RankCosts, kind: LayerKind) -> tuple[float, float]:
-    """How many kernels each pass has; those that cast to 8 bits are three."""
+    """How many kernels each pass has; a cast to fp8 has four where its scale is found first, else one; others three."""
+    of_cast = 3 if costs.plan.precision != "fp8" else 4 if costs.cast_bytes > 4 else 1
     passes, blocks = [*costs.vector_passes(kind)], costs.plan.context
     in_ring = (1, 3) if blocks == 1 else ((1 + 3) * blocks, (3 + 4) * blocks)
     forward = kind.attends * in_ring[0] + 1.0 * kind.recurs + sum(each.forward_bytes > 0 for each in passes)
@@ -66,7 +67,7 @@ def _kernels(costs: RankCosts, kind: LayerKind) -> tuple[float, float]:
     if kind.indexes and costs.indexer is not None:
         forward, backward = forward + 3, backward + 1
     for group, _, _, _, count, low in costs.products(kind):
-        casts, gradients = 3 if low and costs.size < 2 else 0, 1 if group.startswith("index") else 2
+        casts, gradients = of_cast if low and costs.size < 2 else 0, 1 if group.startswith("index") else 2
         forward, backward = forward + (1 + casts) * count, backward + (gradients + casts) * count
     if kind.network == "experts":
         choosing = 10 + (2 if costs.plan.expert > 1 else 0)

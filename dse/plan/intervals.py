@@ -5,8 +5,9 @@ writes). The logarithm of measured over predicted is divided by a scale,
 
     s = b(quality) + Σ a(f) · x(f),
 
-where x says how far a problem is from the runs that its stack was fitted to: 1 for a stack fitted to no run, for
-another chip, and for experts where only dense models were fitted; for longer samples the doublings of their length.
+where x says how far a problem is from the runs that its stack was fitted to: 1 for a stack that is fitted to no run or
+that nobody named, for another chip, and for experts where only dense models were fitted; for longer samples the
+doublings of their length.
 Runs that are away in as many ways are as near. With n of them, the k-th smallest of |error| / s, k = ⌈0.9 (n + 1)⌉,
 times s is the half-width (split conformal prediction; Lei et al., Distribution-Free Predictive Inference for
 Regression, 2018, section 2). Of fewer than nine, the largest says too little, and there is no interval.
@@ -38,7 +39,7 @@ Quality = Literal["A", "B", "C"]
 Way = Literal["stack", "chip", "experts", "length"]
 
 WAYS: dict[Way, str] = {
-    "stack": "a stack fitted to no run",
+    "stack": "a stack that is fitted to no run, or not named",
     "chip": "another chip than its stack was fitted on",
     "experts": "experts, with a stack fitted to dense models",
     "length": "longer samples than its stack was fitted to",
@@ -165,7 +166,7 @@ def distance(problem: PlanProblem, stacks: dict[str, FittedStack]) -> dict[Way, 
     """In which ways a problem is away from the runs that its stack was fitted to, and how far."""
     known, has_experts = stacks.get(problem.stack.name), problem.model.experts is not None
     away: dict[Way, float] = {}
-    if known is None:
+    if known is None or not problem.stack_is_named:
         away["stack"] = 1.0
         if has_experts:
             away["experts"] = 1.0

@@ -28,9 +28,11 @@ BIAS_BYTES = 12.0, 16.0
 """Of an element of the last result of experts whose bias is not fused, by pass: it is scaled by the router's weight,
 added and joined (megatron/core/transformer/moe/experts.py, TEGroupedMLP._apply_bias, in 16 bits)."""
 
-CAST_LAUNCHES = 3.0
-"""Kernels that cast an operand to 8 bits: its maximum, its scale, the cast (Transformer Engine, current scaling), or
-the cast and the order of the scales of both operands (MXFP8)."""
+CAST_LAUNCHES = {"known": 1.0, "found": 4.0, "blocks": 3.0}
+"""Kernels that cast an operand to 8 bits by scales that are known; by one that is found first, whose maximum is cleared
+and taken, then the scale, then the cast (Transformer Engine, common/recipe/current_scaling.cu, launch_amax_kernel and
+nvte_compute_scale_from_amax; pytorch/csrc/extensions/cast.cpp quantizes the tokens of experts one by one); by scales of
+blocks: the cast, and the order of the scales of both operands (MXFP8)."""
 
 ATTENTION_LAUNCHES = 1.0, 3.0
 """Kernels of fused attention, by pass (Dao et al., FlashAttention-2, 2023); taken for the scan of a recurrence too."""
@@ -149,7 +151,7 @@ class RankWork(RankLinks):
         work.repeat(parts.within, work.linear[-1], is_product=True)
         work.launches, work.launches_back = work.launches + count, work.launches_back + (2.0 - detached) * count
         if low:
-            casts, size = CAST_LAUNCHES * count, self.cast_bytes
+            casts, size = self.cast_launches * count, self.cast_bytes
             self.passes(work, ("copy",), count * m * k, (size, 0.0), parts=parts.of_cast, launches=casts)
             self.passes(work, ("copy",), count * m * n, (0.0, size), launches=casts)
 
@@ -157,6 +159,13 @@ class RankWork(RankLinks):
     def cast_bytes(self) -> float:
         """Of memory traffic for each element that is cast."""
         return self.problem.stack.cast_bytes.value if self.plans.precision == "fp8" else PLAIN_CAST_BYTES
+
+    @property
+    def cast_launches(self) -> float:
+        """Kernels that cast an operand; a tensor that is read once more than it must be is read for its maximum."""
+        if self.plans.precision != "fp8":
+            return CAST_LAUNCHES["blocks"]
+        return CAST_LAUNCHES["found" if self.cast_bytes > PLAIN_CAST_BYTES else "known"]
 
     def passes(
         self,

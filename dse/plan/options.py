@@ -184,6 +184,7 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
         fixed=tuple(sorted(fixed.items())),
         machine=cores,
         headroom_bytes=None if options.headroom is None else round(options.headroom * GIB),
+        stack_is_named=options.stack is not None or machine.chip.is_template,
     )
     if problem.usable_bytes <= 0:
         rule = f"must be less than the memory of {machine.chip.name} ({machine.chip.hbm_bytes / GIB:g} GB)"

@@ -36,6 +36,7 @@ class PlanProblem:
         headroom_bytes: of a device's memory, kept free for what is not counted; None where what sources say of it is
             counted instead (:mod:`dse.plan.headroom`).
         relaxed: the constraint that plans need not keep (:data:`dse.plan.constraints.CONSTRAINTS`); none by default.
+        stack_is_named: whether the user says that this is the software, and not another one that could be meant.
     """
 
     model: Transformer
@@ -48,6 +49,7 @@ class PlanProblem:
     machine: Machines | None = None
     relaxed: str = ""
     headroom_bytes: int | None = 0
+    stack_is_named: bool = True
 
     @property
     def usable_bytes(self) -> int:

@@ -1,6 +1,7 @@
 """A plan for people: verdict, where time and memory go, and how far from the best it is."""
 
 import json
+import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -366,7 +367,8 @@ def software_range(steps: Mapping[str, float]) -> str:
         return ""
     fastest, slowest = min(steps, key=lambda name: steps[name]), max(steps, key=lambda name: steps[name])
     ends = f"{time_text(steps[fastest])} ({fastest}) to {time_text(steps[slowest])} ({slowest})"
-    return f"with the {len(steps)} stacks that could be meant this plan takes from {ends}"
+    middle = time_text(statistics.median(steps.values()))
+    return f"with the {len(steps)} stacks that could be meant this plan takes from {ends}, {middle} in the middle"
 
 
 def _idle_notes(problem: PlanProblem, plan: TrainingPlan) -> list[str]:

@@ -1,5 +1,6 @@
 """Which stack is taken where none is named, and what a plan takes with each that could be meant."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from functools import cache
 
@@ -53,26 +54,31 @@ def stacks_meant(chip: Chip) -> list[str]:
     these, and not in-house.
     """
     measured = stacks_measured_on(chip.name)
-    others = [name for name in _of_others() if chip.platform in _platforms_of(name)]
+    others = [name for name in stacks_of_others() if chip.platform in _platforms_of(name)]
     since = max(map(_months, others), default=0) - 12 * _YEARS
     return sorted({*measured, *(name for name in others if _months(name) >= since)}) or [GENERIC]
 
 
-def _of_others() -> list[str]:
+def stacks_of_others() -> list[str]:
     """Stacks that others can run too."""
     return [name for name in list_stacks() if stack(name).use != "in-house"]
 
 
-def usual_stack(chip: Chip) -> str:
+def usual_stack(chip: Chip, known: Collection[str] | None = None) -> str:
     """What is taken on a chip where no stack is named.
 
     The newest of the stacks that were measured on the chip, or on one with the same kernels; else of those that could
     be meant. Frameworks go before submissions; of several, the first one by name. Nobody else can run in-house
     software, so it is never taken.
+
+    Args:
+        chip: where the plan runs.
+        known: stacks to choose from; all without it.
     """
-    measured = [name for name in _of_others() if chip.timed_on in _kernels_of(name)]
-    meant = [name for name in _of_others() if name in stacks_meant(chip)]
-    return max(measured or meant, key=lambda name: (stack(name).use == "framework", _months(name)))
+    others = [name for name in stacks_of_others() if known is None or name in known]
+    measured = [name for name in others if chip.timed_on in _kernels_of(name)]
+    meant = [name for name in others if name in stacks_meant(chip)]
+    return max(measured or meant or [GENERIC], key=lambda name: (stack(name).use == "framework", _months(name)))
 
 
 def why_usual(chip: Chip) -> str:

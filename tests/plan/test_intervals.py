@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -83,6 +84,8 @@ def test_distance_is_counted_from_the_runs_that_a_stack_was_fitted_to():
     assert intervals.distance(problem("mixtral-8x7b", sequence=4096), stacks) == {"experts": 1.0}
     assert intervals.distance(problem("llama3-8b", sequence=8192), stacks) == {"length": 2.0}
     assert intervals.distance(problem("llama3-8b"), {}) == {"stack": 1.0}
+    unnamed = replace(problem("llama3-8b", on="h200-sxm"), stack_is_named=False)
+    assert intervals.distance(unnamed, stacks) == {"stack": 1.0}, "whatever it was fitted to"
 
 
 def test_models_with_recurrences_have_no_interval_because_no_run_is_of_one():

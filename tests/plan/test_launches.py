@@ -25,11 +25,11 @@ LAUNCH_S = 1e-3
 """Far beyond what the device takes."""
 
 
-def costs(model, launch_s=LAUNCH_S, precision="bf16", software=None, microbatch=1, **mesh):
+def costs(model, launch_s=LAUNCH_S, precision="bf16", software=None, microbatch=1, on="h100-sxm", **mesh):
     """By the checker; the arrays must agree."""
     software = with_facts(**({} if software is None else {"base": software}), launch_s=launch_s)
     devices = mesh.get("data", 1)
-    posed = problem(model, devices=devices, batch=devices * microbatch, software=software, sequence=256)
+    posed = problem(model, on, devices=devices, batch=devices * microbatch, software=software, sequence=256)
     each = plan(precision=precision, microbatch=microbatch, **mesh)
     checked, arrays = plan_costs(posed, each), evaluate(posed, PlanArrays.of([each]))
     assert arrays.step_s[0] == pytest.approx(checked.step_s, rel=1e-11)
@@ -46,7 +46,7 @@ def kernels(model, **more):
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("fused", [True, False])
 def test_the_checker_counts_the_same_kernels(name, precision, fused):
-    software = with_facts(stack("megatron-2025"), fuses_expert_biases=fused)
+    software = with_facts(stack("megatron-2025"), fuses_expert_biases=fused, cast_bytes=6 if fused else 4)
     costs(MODELS[name], precision=precision, software=software)
     if MODELS[name].experts is not None:
         costs(MODELS[name], precision=precision, software=software, data=4, expert=4, recompute="full")
@@ -56,8 +56,11 @@ def test_the_checker_counts_the_same_kernels(name, precision, fused):
 def test_a_layer_has_the_kernels_of_its_operators():
     # Four products, two norms, two additions, rotary embedding, activation, which go together by kind; attention.
     assert kernels(MODELS["gated"]) == pytest.approx(2 * ((4 + 4 + 1) + (8 + 4 + 3)), rel=0.01)
-    # Three more for each product and pass in 8 bits.
-    assert kernels(MODELS["gated"], precision="fp8") == pytest.approx(2 * (24 + 2 * 3 * 4), rel=0.01)
+    # One more for each product and pass in 8 bits, four where a scale is found first, three with scales of blocks.
+    found = with_facts(cast_bytes=6)
+    for precision, software, casts in (("fp8", None, 1), ("fp8", found, 4), ("mxfp8", found, 3)):
+        counted = kernels(MODELS["gated"], on="b200", precision=precision, software=software)
+        assert counted == pytest.approx(2 * (24 + 2 * casts * 4), rel=0.01)
 
 
 def test_each_expert_of_a_rank_has_kernels_of_its_own():

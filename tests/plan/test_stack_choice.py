@@ -1,14 +1,19 @@
 """Which stack is taken where none is named, what could be meant, and which stacks a chip refuses."""
 
 import json
+import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from benchmarks import stack_choices
+from benchmarks.training_rows import runs
 from dse.plan.check_costs import plan_costs
 from dse.plan.options import PredictOptions, posed_problem
 from dse.plan.stack import list_stacks, stack
 from dse.plan.stack_range import GENERIC, stacks_meant, stacks_measured_on, steps_by_stack, usual_stack
+from dse.report.units import time_text
 from hardware.chips import chip, list_chips
 from hardware.inputs import InputError
 from tests.plan.problems import plan, problem
@@ -61,6 +66,34 @@ def test_an_answer_says_which_stack_it_took_and_has_the_range_of_those_that_coul
     steps = result["metrics"]["stacks"]
     assert [*steps] == stacks_meant(chip("h100-sxm"))
     assert steps["megatron-bridge"] == result["metrics"]["step_s"]
+    assert f", {time_text(statistics.median(steps.values()))} in the middle" in shown
+
+
+def test_the_interval_of_a_stack_that_nobody_named_is_that_of_stacks_fitted_to_no_run(dse):
+    """With sources left out, what is taken is off by as much (python -m benchmarks.stack_choices)."""
+
+    def step(*more):
+        return json.loads(dse("predict", *ASKED, "--json", *more).out)["metrics"]["intervals"]["step_s"]
+
+    unnamed, named, generic = step(), step("--stack", "megatron-bridge"), step("--stack", GENERIC)
+    assert unnamed["class"] == generic["class"] != named["class"]
+    assert unnamed["low"] < named["low"] < named["high"] < unnamed["high"]
+    assert unnamed["high"] / unnamed["low"] == pytest.approx(generic["high"] / generic["low"], rel=0.5)
+
+
+def test_rules_of_choice_are_judged_with_stacks_that_their_source_was_not_fitted_to():
+    row = next(run for run in runs() if run.name == "nemo2407-LLAMA3-8B-8")
+    posed = replace(row, problem=replace(row.problem, stack=stack(GENERIC)))
+    one = stack_choices.Priced(posed, "one", {"mlperf-5": 0.9, "nemo-24.07": 1.2, "torchtitan-2024": 1.4, GENERIC: 0.7})
+    found = stack_choices.errors_by_rule(one, ["mlperf-5", "torchtitan-2024"], [one])
+    assert (found["newest"], found["middle"]) == (1.4, pytest.approx(1.15)), "a framework goes before a submission"
+    assert (found["fastest"], found["slowest"], found["own"]) == (0.9, 1.4, 0.7)
+    assert stack_choices.errors_by_rule(one, ["megatron-2022"], [one]) == {}
+    slow = replace(one, source="another", ratios=one.ratios | {"torchtitan-2024": 0.3, "nemo-24.07": 0.5})
+    three = ["mlperf-5", "torchtitan-2024", "nemo-24.07"]
+    assert stack_choices.middle_by_speed(one, three, [one, slow]) == "nemo-24.07"
+    assert stack_choices.figures([1.1, 0.8]) == (15.0, 15.0, 20.0, -5.0)
+    assert stack_choices.ratio(row, "nemo-24.07") == pytest.approx(1.028, abs=0.001)
 
 
 def test_several_chips_and_tables_say_it_too(dse, tmp_path):
