@@ -24,6 +24,7 @@ from dse.fabric.setting import tuned_for
 from dse.graph.dataflow.graph import GraphPass
 from dse.sources.dataflow import dataflow_of, resolve_dataflow
 from hardware.fabric_specs import fabric
+from hardware.fabrics import Fabric
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.collection import Piece, labelled, provenance_of
 from policies.fabric.data.distribution import expansion_record
@@ -55,6 +56,9 @@ MIN_FILL, MAX_FILL = 0.45, 0.9
 MIN_USED, MIN_SLOTS, MAX_SLOTS = 0.3, 10, 400
 """Share of the units that it uses at least, and slots of work of its slowest unit: wider limits than of the blocks that
 models learn from (:mod:`dse.fabric.cases`)."""
+
+MAX_COUNT = 16
+"""What is drawn from up to this is a number of heads, experts or layers; from more, a size."""
 
 _MAX_DRAWS = 300
 
@@ -140,8 +144,8 @@ FAMILIES: Mapping[str, Callable[[Draw], Any]] = {
 """By name, what draws a PyTorch module with example inputs."""
 
 
-def drawn(family: str, number: int) -> GraphRecord:
-    """The graph of a family with this number among its own.
+def drawn(family: str, number: int, here: Fabric = FABRIC, scale: int = 1) -> GraphRecord:
+    """The graph of a family with this number among its own, on a fabric, with sizes so many times as large.
 
     Every other graph is a training step; a family of which none fits has inference alone.
 
@@ -154,23 +158,23 @@ def drawn(family: str, number: int) -> GraphRecord:
         generator = np.random.default_rng(FIRST_GRAPH + place)
 
         def draw(low: int, high: int, generator: np.random.Generator = generator) -> int:
-            return int(generator.integers(low, high, endpoint=True))
+            return int(generator.integers(low, high, endpoint=True)) * (scale if high > MAX_COUNT else 1)
 
         for _ in range(_MAX_DRAWS):
             fill = float(generator.uniform(MIN_FILL, MAX_FILL))
             graph = dataflow_of(resolve_dataflow(FAMILIES[family](draw)), graph_pass)
             with suppress(SitesMissingError):
-                expansion = expand(graph, FABRIC, operator_slots(), fill)
-                if _is_within_limits(expansion):
-                    return expansion_record(FIRST_GRAPH + place, family, graph_pass, fill, expansion, FABRIC)
-    raise ValueError(f"none of {_MAX_DRAWS} graphs of the family {family} fits on {FABRIC.name}")
+                expansion = expand(graph, here, operator_slots(), fill)
+                if _is_within_limits(expansion, here):
+                    return expansion_record(FIRST_GRAPH + place, family, graph_pass, fill, expansion, here)
+    raise ValueError(f"none of {_MAX_DRAWS} graphs of the family {family} fits on {here.name}")
 
 
-def _is_within_limits(expansion: Expansion) -> bool:
+def _is_within_limits(expansion: Expansion, here: Fabric) -> bool:
     """Whether buffers are deep enough, placements matter, and the graph is neither small nor slow to simulate."""
     pipeline = expansion.pipeline
     used = sum(unit.kind.site != "io" for unit in pipeline.units)
-    available = sum(kind != "io" for kind in FABRIC.grid.site_kind)
+    available = sum(kind != "io" for kind in here.grid.site_kind)
     return (
         expansion.period_slots == expansion.target_slots
         and not expansion.is_channel_bound

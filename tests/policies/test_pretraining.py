@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from actors import pretraining as on_ray
+from benchmarks.partition_unseen import GRAPHS, with_interval
 from dse.partition.search.context import SearchContext
 from dse.partition.search.refining import starts_of
 from dse.run.executor import InProcessExecutor
@@ -324,6 +325,17 @@ def test_a_shipped_checkpoint_reproduces_the_scores_of_its_card(folder):
         # Another machine's sums may round otherwise; a draw that falls to the other side then changes a candidate.
         # Untrained weights are 4 % from the plain policy's scores, and 6 % from the refining one's.
         assert again.mean(name) == pytest.approx(wanted.mean(name), rel=0.01)
+
+
+@pytest.mark.parametrize("folder", [PLAIN, REFINE], ids=lambda folder: folder.name)
+def test_a_shipped_card_says_first_what_the_policy_is_worth_on_a_family_that_it_did_not_learn_from(folder):
+    provenance = POLICY.load(folder).provenance
+    assert next(iter(provenance)) == "out_of_distribution"
+    assert not {*GRAPHS} & {*provenance["plan"]["training"]}
+    for stated in provenance["out_of_distribution"]["throughput_over_greedy"].values():
+        own = [stated[graph] for graph in GRAPHS]
+        assert stated["mean"] == pytest.approx(with_interval(own))
+        assert min(own) <= stated["mean"][0] <= max(own)
 
 
 def test_a_score_is_the_mean_over_the_seeds():

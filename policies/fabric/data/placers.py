@@ -29,12 +29,23 @@ class Placer(Protocol):
         """A legal placement."""
 
 
+_UNITS = 128
+"""Compute and memory units of a fabric up to which annealings are as long as they are stated; longer on larger ones, in
+proportion: a chain needs moves for each unit."""
+
+
+def moves_on(fabric: Fabric, moves: int) -> int:
+    """So many moves on a fabric of :data:`_UNITS` units, in proportion on a larger one."""
+    units = sum(kind != "io" for kind in fabric.grid.site_kind)
+    return moves * max(units, _UNITS) // _UNITS
+
+
 @dataclass(frozen=True)
 class RandomAnnealer:
     """Anneals from random sites under random weights of the rules, for random lengths at random temperatures.
 
     Attributes:
-        max_moves: the longest annealing; lengths are log-uniform from 1 on.
+        max_moves: the longest annealing (:func:`moves_on`); lengths are log-uniform from 1 on.
     """
 
     max_moves: int = 30_000
@@ -42,7 +53,7 @@ class RandomAnnealer:
     def __call__(self, pipeline: Pipeline, fabric: Fabric, seed: int) -> Placed:
         """The placement of a seed."""
         generator = np.random.default_rng(seed)
-        weights, settings = random_weights(generator), random_settings(generator, self.max_moves)
+        weights, settings = random_weights(generator), random_settings(generator, moves_on(fabric, self.max_moves))
         annealed = Annealing(pipeline, fabric, weights, settings)(Chain(int(generator.integers(2**31))))
         return Placed(annealed.placement, {"weights": asdict(weights), **asdict(settings)})
 
@@ -77,7 +88,7 @@ class StudentAnnealer:
     Attributes:
         student: that is followed.
         rules: in use.
-        max_moves: the longest annealing; lengths are log-uniform from a hundredth of it on.
+        max_moves: the longest annealing (:func:`moves_on`); lengths are log-uniform from a hundredth of it on.
     """
 
     student: Student
@@ -91,8 +102,9 @@ class StudentAnnealer:
         # The student's weight goes with that of all rules together.
         share = self.student.weight * rules.array.sum() / self.rules.array.sum()
         weight = float(share * 10.0 ** generator.uniform(-1.0, 1.0))
-        settings = random_settings(generator, self.max_moves)
-        settings = replace(settings, moves=int(self.max_moves * 10.0 ** generator.uniform(-2.0, 0.0)))
+        max_moves = moves_on(fabric, self.max_moves)
+        settings = random_settings(generator, max_moves)
+        settings = replace(settings, moves=int(max_moves * 10.0 ** generator.uniform(-2.0, 0.0)))
         student = replace(self.student, weight=weight)
         annealing = Annealing(pipeline, fabric, rules, settings, student=student)
         annealed = annealing(Chain(int(generator.integers(2**31))))

@@ -4,6 +4,7 @@ A digest that changes on purpose makes collected samples, shipped models and pub
 """
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from hardware.fabric_specs import fabric
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.collection import Piece, labelled
 from policies.fabric.data.distribution import ALL_KINDS, BLOCKS, record_of
-from policies.fabric.data.placers import RandomAnnealer, StudentAnnealer
+from policies.fabric.data.placers import RandomAnnealer, StudentAnnealer, moves_on
 from tests.fabric.test_student import random_student
 
 PLASTICINE, SLOTS = fabric("plasticine-8x16"), operator_slots()
@@ -79,3 +80,12 @@ def test_the_placements_of_seeds(name, expected):
     placements = [(each.placement.site.tolist(), each.placement.route_link.tolist()) for each in samples]
     intervals = [each.interval_slots for each in samples]
     assert (fingerprint([rounded(each.placer) for each in samples]), fingerprint(placements, intervals)) == expected
+
+
+def test_annealings_have_as_many_moves_for_each_unit_of_a_larger_fabric():
+    assert moves_on(PLASTICINE, 300) == moves_on(replace(PLASTICINE, rows=4), 300) == 300
+    sn10 = fabric("sn10")
+    assert moves_on(sn10, 300) == 3_000
+    pipeline = block_case(0, sn10, SLOTS).expansion.pipeline
+    lengths = [RandomAnnealer(max_moves=3)(pipeline, sn10, seed).placer["moves"] for seed in range(8)]
+    assert 3 < max(lengths) <= 30
