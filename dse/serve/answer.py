@@ -1,5 +1,6 @@
 """From a problem to the best configuration, what it costs, or why there is none."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -10,7 +11,8 @@ from dse.report.units import memory_text, needed_memory_text, time_text
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import FailedCheckError
 from dse.run.progress import StopSignal, never_stop
-from dse.serve.check import Costs, costs, violations
+from dse.serve.check import Costs
+from dse.serve.check_disaggregated import costs, violations
 from dse.serve.front import front
 from dse.serve.intervals import documents as intervals
 from dse.serve.problem import Goals, ServeProblem
@@ -18,7 +20,8 @@ from dse.serve.repricing import Repriced, events_document, repriced, statistics
 from dse.serve.requests import GivenRequests
 from dse.serve.rules import broken
 from dse.serve.search import Choice, Searched, search
-from dse.serve.vocabulary import cells, grid, plan_of
+from dse.serve.serving_plan import Plan, SplitPlan
+from dse.serve.vocabulary import cells, grid, modes, plan_of
 from hardware.inputs import fail
 from hardware.silicon.interval import Interval
 
@@ -33,6 +36,7 @@ TIGHTER = (0.8, 0.65, 0.5, 0.35, 0.25)
 MOST_TIGHTER = 8
 """Configurations that are looked at by events for each of these shares."""
 
+_BEFORE_TOKENS = ("waiting", "request", "prefill", "transfer")
 _JOULES_PER_KWH = 3.6e6
 _MILLION = 1e6
 
@@ -148,7 +152,7 @@ def metrics(problem: ServeProblem, best: Choice, seed: int) -> dict[str, Any]:
         "tokens_per_s_per_accelerator": own.tokens_per_s / best.plan.accelerators,
         "largest_rate_per_s": own.rate_per_s,
         **means,
-        "intervals": intervals(problem, best.plan.engine, means),
+        "intervals": intervals(problem, best.plan, means),
         "closed_form": {"ttft_s": own.ttft_s, "tpot_s": own.tpot_s, "latency_s": own.latency_s},
         "events": events_document(problem, events),
         "time_s": own.time_s,
@@ -157,6 +161,15 @@ def metrics(problem: ServeProblem, best: Choice, seed: int) -> dict[str, Any]:
         "running": own.running * best.plan.groups,
         "binds": binds(problem, own, best),
         **_service(problem, own, best.plan.accelerators),
+        **({} if own.pools is None else {"pools": _pools(best.plan, own.pools)}),
+    }
+
+
+def _pools(plan: Plan, rates: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """Of each kind of workers: accelerators, and the most requests a second that they answer."""
+    return {
+        name: {"accelerators": getattr(plan, name).accelerators, "largest_rate_per_s": rate}
+        for name, rate in rates.items()
     }
 
 
@@ -164,9 +177,12 @@ def binds(problem: ServeProblem, own: Costs, best: Choice) -> list[str]:
     """What keeps the configuration from more: limits within a hundredth, memory, and the largest part of a token."""
     named = {"ttft": (problem.goals.ttft_s, own.ttft_s), "tpot": (problem.goals.tpot_s, own.tpot_s)}
     tight = [name for name, (limit, mean) in named.items() if limit is not None and mean > 0.99 * limit]
-    if own.running * best.plan.pipeline >= own.held:
+    stages = best.plan.decode.pipeline if isinstance(best.plan, SplitPlan) else best.plan.pipeline
+    if own.running * stages >= own.held:
         tight.append("memory")
-    tokens = {name: seconds for name, seconds in own.time_s.items() if name not in ("waiting", "request", "prefill")}
+    if own.pools is not None:
+        tight.append(f"{min(own.pools, key=own.pools.__getitem__)} workers")
+    tokens = {name: seconds for name, seconds in own.time_s.items() if name not in _BEFORE_TOKENS}
     return [*tight, max(tokens, key=lambda name: tokens[name])]
 
 
@@ -236,6 +252,9 @@ def beside(problem: ServeProblem, answer: ServeAnswer, seed: int) -> dict[str, A
         "without": _without(problem, answer),
         "front": front(problem),
     }
+    if len(modes(problem)) > 1:
+        best_of = {mode: answer.matching.of_mode(mode).best(problem.goals) for mode in modes(problem)}
+        more["modes"] = {mode: choice_document(each) for mode, each in best_of.items() if each is not None}
     if (most := _most_output(problem, best)) is not None:
         more["most_output"] = choice_document(most)
     if problem.fixed and answer.other is not None:
@@ -345,14 +364,13 @@ def _over_rate(problem: ServeProblem, busiest: Choice, which: str, levers: list[
 
 
 def _over_memory(problem: ServeProblem, searched: Searched, which: str, levers: list[str]) -> Infeasibility:
-    plans = [
-        part.cell.plan(int(part.grid.replicas[0]), int(part.grid.batch[0]), int(part.grid.chunk[0]))
-        for part in searched.parts
-    ]
+    plans = [part.plan(0) for part in searched.parts]
+    if not plans:
+        return _over_all_memory(problem, which, levers)
     least = min(plans, key=lambda plan: costs(problem, plan).overflow_bytes)
     own, total = costs(problem, least), float(problem.system.chip.hbm_bytes)
     demand = total + own.overflow_bytes
-    weights = own.memory_bytes["weights"]
+    weights = own.memory_bytes.get("weights", own.memory_bytes.get("decode: weights", 0.0))
     return Infeasibility(
         resource="hbm_bytes", demand=demand, limit=total, unit="bytes",
         levers=[*levers, "more accelerators", "weights or keys and values in fewer bits", "shorter requests"],
@@ -360,6 +378,18 @@ def _over_memory(problem: ServeProblem, searched: Searched, which: str, levers: 
         f"one request needs {needed_memory_text(own.overflow_bytes)} more than is left of the {memory_text(total)} of "
         f"{problem.system.chip.name}",
         where={"plan": least.document(), "memory_bytes": own.memory_bytes},
+    )  # fmt: skip
+
+
+def _over_all_memory(problem: ServeProblem, which: str, levers: list[str]) -> Infeasibility:
+    """Where no two kinds of workers fit."""
+    total = float(problem.system.chip.hbm_bytes)
+    return Infeasibility(
+        resource="hbm_bytes", demand=total, limit=total, unit="bytes",
+        levers=[*levers, "more accelerators", "weights or keys and values in fewer bits", "shorter requests"],
+        explanation=f"{which} fits: no prefill worker and decode worker together fit the {memory_text(total)} of each "
+        f"of {problem.devices:,} {problem.system.chip.name}",
+        where={},
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ sums over the model's layers, kernel by kernel (:mod:`dse.serve.check_steps`).
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dse.plan.model import Transformer
@@ -16,7 +17,7 @@ from dse.serve.check_steps import TOKENS, LayerSums, Parts, between
 from dse.serve.checkpoints import formats_of
 from dse.serve.engine import Engine
 from dse.serve.problem import ServeProblem
-from dse.serve.serving_plan import ServingPlan
+from dse.serve.serving_plan import Plan, ServingPlan
 
 _REQUESTS_PER_CLIENT = 10
 
@@ -35,6 +36,7 @@ class Costs:
         kv_tokens: that all replicas hold.
         held: requests of mean length that a rank holds.
         overflow_bytes: what the longest request, or one for each stage, needs beyond the room for keys and values.
+        pools: of workers apart, the most requests a second that those of each kind answer.
     """
 
     ttft_s: float
@@ -48,6 +50,7 @@ class Costs:
     kv_tokens: float
     held: int
     overflow_bytes: float
+    pools: dict[str, float] | None = None
 
     @property
     def fits(self) -> bool:
@@ -102,6 +105,15 @@ class Steps:
         """Of new tokens."""
         return self.own.kernels * self.parts.decode_s(batch, context) + self.own.starts * self.parts.decode_start_s
 
+    def decode_parts(self, batch: float, context: float) -> dict[str, float]:
+        """Of a step in which so many requests decode, by part."""
+        return {
+            "linear": self.compute_s(batch, batch),
+            "attention": self.attention_s(batch, context),
+            "collectives": self.exchange_s(batch),
+            "host": self.fixed_s,
+        }
+
     def prompt_attention_s(self, tokens: float, before: float, parts: int) -> float:
         """Of a prompt whose first tokens are there."""
         pairs = self.parts.prefill_s(tokens) - self.parts.prefill_s(before)
@@ -122,12 +134,7 @@ def _pace(problem: ServeProblem, engine: Engine, steps: Steps, running: float, c
     load, own = problem.load, engine.constants
     prompt, output = load.prompt.mean, load.output.mean
     new = max(prompt - load.prefix * load.hit_rate, 1.0)
-    decode = {
-        "linear": steps.compute_s(running, running),
-        "attention": steps.attention_s(running, prompt + output / 2),
-        "collectives": steps.exchange_s(running),
-        "host": steps.fixed_s,
-    }
+    decode = steps.decode_parts(running, prompt + output / 2)
     step = sum(decode.values())
     waits = engine.steps.value == "prefill first"
     parts = math.ceil(new / (chunk if waits else max(chunk - running + 1.0, 1.0)))
@@ -218,17 +225,9 @@ def _time(own: _Pace, output: float, request_s: float, waiting_s: float) -> dict
 
 def _memory(problem: ServeProblem, plan: ServingPlan, engine: Engine) -> tuple[dict[str, float], int, float, float]:
     """(bytes by part, requests of mean length that a rank holds, bytes that lack, tokens that all replicas hold)."""
-    model, load, total = problem.model, problem.load, float(problem.system.chip.hbm_bytes)
-    fullest, sums = math.ceil(model.layers / plan.pipeline) / model.layers, parts_of(problem, plan).sums
-    ends = (1 if model.tied_embeddings else 2) * model.vocabulary * model.hidden * 2.0 / plan.tensor
-    weights, working = fullest * sums.weight_bytes + ends, _working_bytes(model, plan)
-    rule = engine.memory
-    taken = weights + working
-    pool = rule.value * (total - taken) if rule.of_rest else rule.value * total - taken
-
-    def request(tokens: float) -> float:
-        return fullest * sums.cache_bytes(tokens)
-
+    load, total = problem.load, float(problem.system.chip.hbm_bytes)
+    own = pool_of(problem, plan, engine)
+    weights, working, pool, request = own.weights, own.activations, own.bytes, own.held_bytes
     shared = request(load.prefix) if load.hit_rate else 0.0
     mean = load.prompt.mean + load.output.mean
     one = request(mean) - load.hit_rate * request(load.prefix)
@@ -241,6 +240,34 @@ def _memory(problem: ServeProblem, plan: ServingPlan, engine: Engine) -> tuple[d
     room = max(pool, 0.0)
     parts = {"weights": weights, "activations": working, "cache": room, "kept": total - weights - working - room}
     return parts, held, overflow if overflow > 0 else min(overflow, 0.0), ranks * room / request(mean) * mean
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Memory of a chip of the fullest stage.
+
+    Attributes:
+        weights, activations: bytes.
+        bytes: what is left of the engine's share for keys and values; below 0 where weights alone do not fit.
+        held_bytes: of a request, by tokens of its context.
+    """
+
+    weights: float
+    activations: float
+    bytes: float
+    held_bytes: Callable[[float], float]
+
+
+def pool_of(problem: ServeProblem, plan: ServingPlan, engine: Engine) -> Pool:
+    """Of a configuration, or of workers of one kind."""
+    model, total = problem.model, float(problem.system.chip.hbm_bytes)
+    fullest, sums = math.ceil(model.layers / plan.pipeline) / model.layers, parts_of(problem, plan).sums
+    ends = (1 if model.tied_embeddings else 2) * model.vocabulary * model.hidden * 2.0 / plan.tensor
+    weights, working = fullest * sums.weight_bytes + ends, _working_bytes(model, plan)
+    rule = engine.memory
+    taken = weights + working
+    pool = rule.value * (total - taken) if rule.of_rest else rule.value * total - taken
+    return Pool(weights, working, pool, lambda tokens: fullest * sums.cache_bytes(tokens))
 
 
 def _working_bytes(model: Transformer, plan: ServingPlan) -> float:
@@ -260,7 +287,11 @@ def violations(problem: ServeProblem, plan: ServingPlan, value: float) -> list[s
     """What is wrong with a configuration and the objective that it is said to have; empty where it holds."""
     if broken := illegal(problem, plan):
         return broken
-    own = costs(problem, plan)
+    return cost_faults(problem, plan, costs(problem, plan), value)
+
+
+def cost_faults(problem: ServeProblem, plan: Plan, own: Costs, value: float) -> list[str]:
+    """What is wrong with a legal configuration of these costs."""
     faults = []
     if not own.fits:
         faults.append(f"a chip needs {own.overflow_bytes:,.0f} bytes more than it has for keys and values")
@@ -276,6 +307,6 @@ def violations(problem: ServeProblem, plan: ServingPlan, value: float) -> list[s
     return faults
 
 
-def objective_of(problem: ServeProblem, plan: ServingPlan, own: Costs) -> float:
+def objective_of(problem: ServeProblem, plan: Plan, own: Costs) -> float:
     """Output tokens per second and accelerator, or the accelerators."""
     return float(plan.accelerators) if problem.fewest else own.tokens_per_s / plan.accelerators

@@ -7,7 +7,7 @@ from typing import Any
 from dse.plan.model import Transformer
 from dse.serve.engine import Engine
 from dse.serve.problem import ServeProblem
-from dse.serve.serving_plan import ServingPlan
+from dse.serve.serving_plan import Plan, ServingPlan, SplitPlan
 from dse.serve.step_tables import BATCHES
 
 _SCALE_BLOCK = 128
@@ -17,19 +17,60 @@ _CHUNKS = [2048 << power for power in range(5)]
 
 def illegal(problem: ServeProblem, plan: ServingPlan) -> list[str]:
     """Rules of the vocabulary that a configuration breaks, one sentence each."""
-    model, fixed = problem.model, dict(problem.fixed)
+    model, fixed, keys = problem.model, dict(problem.fixed), plan.keys()
+    if plan.mode not in problem.modes:
+        return [f"mode must be {' or '.join(problem.modes)}"]
     engine = next((each for each in problem.engines if each.name == plan.engine), None)
     if engine is None:
         return [f"engine must be one of {', '.join(each.name for each in problem.engines)}"]
     rules = [
-        *((getattr(plan, key) == value, f"{key} must be {value}, as --plan has it") for key, value in fixed.items()),
-        (plan.mode == "aggregated", "mode must be aggregated"),
+        *((keys.get(key) == value, f"{key} must be {value}, as --plan has it") for key, value in fixed.items()),
+        *_common_rules(problem, plan),
+    ]
+    rules += _shape_rules(problem, plan, engine, model)
+    rules += _size_rules(problem, plan, engine, fixed)
+    return [text for holds, text in rules if not holds]
+
+
+def _common_rules(problem: ServeProblem, plan: Plan) -> list[tuple[bool, str]]:
+    return [
         (plan.precision in problem.precisions, "precision must be one of those at hand"),
         (plan.kv_precision in problem.caches, "kv_precision must be one that the chip has"),
         (plan.accelerators <= problem.devices, f"must use at most {problem.devices} accelerators"),
     ]
-    rules += _shape_rules(problem, plan, engine, model)
-    rules += _size_rules(problem, plan, engine, fixed)
+
+
+def illegal_apart(problem: ServeProblem, plan: SplitPlan) -> list[str]:
+    """The same of workers apart."""
+    fixed, keys = dict(problem.fixed), plan.keys()
+    if plan.mode not in problem.modes:
+        return [f"mode must be {' or '.join(problem.modes)}"]
+    engine = next((each for each in problem.engines if each.name == plan.engine), None)
+    if engine is None:
+        return [f"engine must be one of {', '.join(each.name for each in problem.engines)}"]
+    rules = [
+        *((keys.get(key) == value, f"{key} must be {value}, as --plan has it") for key, value in fixed.items()),
+        *_common_rules(problem, plan),
+    ]
+    for name, workers in (("prefill", plan.prefill), ("decode", plan.decode)):
+        of_shape = _shape_rules(problem, workers, engine, problem.model)
+        of_shape += [
+            (f"{name}.{key}" in fixed or _is_power(getattr(workers, key)), f"{key} must be a power of two")
+            for key in ("pipeline", "attention_data")
+        ]
+        rules += [(holds, f"{name}: {text}") for holds, text in of_shape]
+    least = problem.load.prompt.high if engine.steps.value == "whole prompts" else 1
+    chunk, stages, batch = plan.prefill.chunk, plan.decode.pipeline, plan.decode.batch
+    usual = chunk in _CHUNKS or _CHUNKS[-1] < least <= chunk < least + _CHUNKS[0]
+    rules += [
+        (chunk >= least, "prefill.chunk must hold the longest prompt"),
+        ("prefill.chunk" in fixed or usual, "prefill.chunk must be one of the vocabulary"),
+        (batch % stages == 0, "decode.batch must be a multiple of decode.pipeline"),
+    ]
+    if "decode.batch" not in fixed:
+        is_power = batch % stages == 0 and _is_power(batch // stages)
+        rules.append((is_power, "decode.batch must be decode.pipeline · 2^n"))
+        rules.append((_is_needed(problem, plan.decode), "decode.batch must be the least of those that do the same"))
     return [text for holds, text in rules if not holds]
 
 

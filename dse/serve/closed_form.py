@@ -17,10 +17,11 @@ from dse.run.remembered import Remembered, Same
 from dse.serve.engine import Engine
 from dse.serve.memory import activation_bytes, cache_bytes, end_bytes, weight_bytes
 from dse.serve.problem import ServeProblem
+from dse.serve.serving_plan import ServingPlan
 from dse.serve.steady_state import open_state, steady_state
 from dse.serve.step_tables import TOKENS, KnownParts, StepTables
 from dse.serve.step_work import StepWork
-from dse.serve.vocabulary import Cell, Grid
+from dse.serve.vocabulary import Cell, Grid, plan_of
 from hardware.kernel_times.form import Floats
 
 _ACTIVATION_BYTES = 2.0
@@ -67,6 +68,22 @@ class Priced:
     rate_per_s: Floats
     running: Floats
     devices: NDArray[np.int64]
+
+    mode = "aggregated"
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self.grid)
+
+    def plan(self, row: int) -> ServingPlan:
+        """The configuration in one row."""
+        return plan_of(self.cell, self.grid, row)
+
+    def ties(self) -> tuple[Floats, ...]:
+        """What decides among equal ones, the least first."""
+        own, ones = self.cell.shape, np.ones(len(self.grid))
+        chunk, batch = self.grid.chunk.astype(np.float64), self.grid.batch.astype(np.float64)
+        return own.tensor * ones, own.pipeline * ones, own.expert * ones, -chunk, batch, *(0.0 * ones,) * 3
 
 
 TablesOf = Callable[[Cell], StepTables]

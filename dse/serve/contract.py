@@ -15,7 +15,7 @@ from dse.run.run import Run
 from dse.run.tables import Tables
 from dse.serve import chip_table
 from dse.serve.answer import ServeAnswer, beside, checked, infeasibility, metrics, solve
-from dse.serve.check import violations
+from dse.serve.check_disaggregated import violations
 from dse.serve.formats import MetricsDocument, SolutionDocument
 from dse.serve.options import ServeOptions, posed_problem
 from dse.serve.problem import ServeProblem
@@ -40,13 +40,14 @@ class ServeType(ProblemType[ServeOptions, ServeProblem]):
         "Find the best configuration to serve MODEL on a machine: latency, throughput, memory and price of a million "
         "tokens, and the proof that no other in the vocabulary is better.\n\n"
         "MODEL is a name (`dse models`), a config.json of transformers, or a YAML file of hyper-parameters. The proof "
-        "covers tensor, pipeline, expert and attention-data parallelism, replicas, batch and chunk sizes, and formats "
-        "of keys and values (docs/method/serving.md)."
+        "covers tensor, pipeline, expert and attention-data parallelism, replicas, batch and chunk sizes, formats of "
+        "keys and values, and workers for prompts and for tokens apart (docs/method/serving.md)."
     )
     examples: ClassVar[tuple[str, ...]] = (
         "dse serve llama3-70b --prompt 4096 --output 512 --concurrency 64 --tpot 0.05",
         "dse serve llama3-70b --rate 20 --tpot 0.04 --minimum-devices",
         "dse serve gpt-oss-120b --on h100-sxm,b200 --concurrency 128 --out runs/serve",
+        "dse serve deepseek-v3 --on gb200 --accelerators 72 --concurrency 1024 --mode both",
     )
     side_by_side = "on"
     side_by_side_headers = chip_table.HEADERS

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from dse.serve.checkpoints import CACHE_BYTES
 from dse.serve.problem import ServeProblem
-from dse.serve.serving_plan import ServingPlan
+from dse.serve.serving_plan import Plan, ServingPlan, SplitPlan
 from dse.serve.shape import Shape
 
 
@@ -74,13 +74,24 @@ class Deployment:
         return -(-worker.shape.chips // self.node_chips)
 
 
-def deployment_of(problem: ServeProblem, plan: ServingPlan) -> Deployment:
+def _worker(plan: ServingPlan) -> Worker:
+    return Worker(plan.shape, plan.replicas, plan.batch, plan.chunk)
+
+
+def _prompt_worker(problem: ServeProblem, plan: ServingPlan) -> Worker:
+    """As many prompts at once as a step may take of the shortest."""
+    together = max(plan.chunk // problem.load.prompt.low, 1) * plan.pipeline
+    return Worker(plan.shape, plan.replicas, together, plan.chunk)
+
+
+def deployment_of(problem: ServeProblem, plan: Plan) -> Deployment:
     """A configuration of a problem, as its engine is to be launched."""
     engine = next(each for each in problem.engines if each.name == plan.engine)
     return Deployment(
         model=problem.model.name,
         engine=plan.engine.partition("-")[0],
-        decode=Worker(plan.shape, plan.replicas, plan.batch, plan.chunk),
+        decode=_worker(plan.decode if isinstance(plan, SplitPlan) else plan),
+        prefill=_prompt_worker(problem, plan.prefill) if isinstance(plan, SplitPlan) else None,
         prompt=problem.load.prompt.high,
         longest=problem.longest,
         has_experts=problem.model.has_expert_layers,

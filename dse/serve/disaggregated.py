@@ -5,7 +5,8 @@ one prompt after another over the links of the prefill rank, and the first token
 the request. A decode rank takes a request once prompt and output fit its memory.
 
 The closed form is a closed network with three stations (Little's law, C = rate · latency). With s the seconds that a
-prompt takes where steps are full of prompts, P and D ranks, and b requests on a decode rank,
+prompt takes where steps are full of prompts, or its transfer where that takes longer, P and D ranks, and b requests on
+a decode rank,
 
     rate(b)    = D · b / ((output − 1) · step(b, prompt + output / 2))
     wait(rate) = s · u / (2 · (1 − u)) with u = rate · s / P
@@ -13,9 +14,11 @@ prompt takes where steps are full of prompts, P and D ranks, and b requests on a
 
 where the wait is that of an M/D/1 queue. The right-hand side rises with b, so that bisection finds it. Where more
 requests decode than memory holds, what is left of C waits for decode ranks. As in :mod:`dse.serve.steady_state`, one in
-``REQUESTS_PER_CLIENT`` requests belongs to the first burst.
+``REQUESTS_PER_CLIENT`` requests belongs to the first burst. Under Poisson arrivals the rate is given, the least b that
+has it is found by bisection, and no queue rests above min(P / s, the rate of a full batch).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,6 +61,41 @@ class Split:
     token_transfer_s: float
 
 
+@dataclass(frozen=True)
+class Pairs:
+    """Prefill and decode workers together, [N] each.
+
+    Attributes:
+        prompt_s: of a prompt where steps are full of prompts.
+        moved_s: of its transfer.
+        fixed_s: from sending to the first token where nothing waits, transfer included.
+        prefill_ranks, decode_ranks: of all workers.
+        requests: that a decode rank can run at once, by its limit and its memory.
+    """
+
+    prompt_s: Floats
+    moved_s: Floats
+    fixed_s: Floats
+    prefill_ranks: Floats
+    decode_ranks: Floats
+    requests: Floats
+
+    @property
+    def slowest_s(self) -> Floats:
+        """Of a prompt at the slower of the two stations before decode ranks."""
+        return np.maximum(self.prompt_s, self.moved_s)
+
+    def wait_s(self, rate: Floats) -> Floats:
+        """Of prompts at so many requests a second."""
+        busy = np.minimum(rate * self.slowest_s / self.prefill_ranks, 1.0 - 1e-12)
+        return self.slowest_s * busy / (2.0 * (1.0 - busy))
+
+
+def sent_bytes(model: Transformer, prefill: Shape, formats: Formats, tokens: float) -> float:
+    """That each chip of a prefill rank sends of a prompt: an equal share of what one copy has."""
+    return cache_bytes(model, Shape(), formats, tokens) / (prefill.tensor * prefill.pipeline)
+
+
 def transfer_s(
     model: Transformer, prefill: Shape, decode: Shape, formats: Formats, tokens: float, chip_bytes_per_s: float
 ) -> float:
@@ -66,7 +104,7 @@ def transfer_s(
     Chips of a prefill rank send at once, each an equal share of what one copy has; each chip of a decode rank receives
     all that it keeps. Every stage sends and receives its own layers, one after another.
     """
-    sent = cache_bytes(model, Shape(), formats, tokens) / (prefill.tensor * prefill.pipeline)
+    sent = sent_bytes(model, prefill, formats, tokens)
     received = cache_bytes(model, decode, formats, tokens)
     return max(sent, received) / chip_bytes_per_s
 
@@ -86,33 +124,69 @@ def disaggregated_state(
         decode_ranks: of all workers.
         requests: that a decode rank can run at once, by its limit and its memory.
     """
-    prompt, writes = load.prompt.mean, max(load.output.mean - 1.0, 1e-9)
-    context = np.full(len(clients), prompt + load.output.mean / 2)
+    prompt = load.prompt.mean
     steps, decode = StepSeconds(split.prefill, engine), StepSeconds(split.decode, engine)
-    each = _full_prompt_s(steps, prompt, split.step_tokens)
-    alone = float(steps.prompt_s(prompt, np.array([float(split.step_tokens)]))[0])
-    fixed = engine.constants.request_s + alone + split.fixed_transfer_s + prompt * split.token_transfer_s
-    most = np.minimum(requests, clients / decode_ranks)
+    context = np.full(len(clients), prompt + load.output.mean / 2)
+    each, alone = prompt_seconds(steps, prompt, split.step_tokens)
+    moved, ones = split.fixed_transfer_s + prompt * split.token_transfer_s, np.ones(len(clients))
+    fixed = engine.constants.request_s + alone + moved
+    pairs = Pairs(each * ones, moved * ones, fixed * ones, prefill_ranks, decode_ranks, requests)
+    return closed_loop(pairs, load, clients, lambda running: decode.token_s(running, context))
+
+
+def closed_loop(pairs: Pairs, load: Load, clients: Floats, token_s: Callable[[Floats], Floats]) -> SteadyState:
+    """Means at [N] pairs with so many clients of the whole; ``token_s`` is the TPOT of decode ranks by requests."""
+    writes = _writes(load)
+    most = np.minimum(pairs.requests, clients / pairs.decode_ranks)
 
     def at(running: Floats) -> tuple[Floats, Floats, Floats]:
         """(TPOT, rate, TTFT without a wait for decode ranks) with so many requests on each decode rank."""
-        tpot = decode.token_s(np.maximum(running, 1.0), context)
-        rate = decode_ranks * running / (writes * tpot)
-        busy = np.minimum(rate * each / prefill_ranks, 1.0 - 1e-12)
-        return tpot, rate, fixed + each * busy / (2.0 * (1.0 - busy))
+        tpot = token_s(np.maximum(running, 1.0))
+        rate = pairs.decode_ranks * running / (writes * tpot)
+        return tpot, rate, pairs.fixed_s + pairs.wait_s(rate)
 
     low, high = np.zeros(len(clients)), most.copy()
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         _, rate, ttft = at(middle)
-        too_many = rate * ttft + decode_ranks * middle > clients
+        too_many = rate * ttft + pairs.decode_ranks * middle > clients
         low, high = np.where(too_many, low, middle), np.where(too_many, middle, high)
     tpot, rate, ttft = at(low)
     ttft = np.maximum(ttft, clients / rate - writes * tpot)
-    burst = (clients - 1.0) / 2.0 * each / prefill_ranks
-    ttft = ttft + np.maximum(burst - (ttft - fixed), 0.0) / REQUESTS_PER_CLIENT
+    burst = (clients - 1.0) / 2.0 * pairs.slowest_s / pairs.prefill_ranks
+    ttft = ttft + np.maximum(burst - (ttft - pairs.fixed_s), 0.0) / REQUESTS_PER_CLIENT
     latency = ttft + writes * tpot
     return SteadyState(ttft, tpot, latency, clients * load.output.mean / latency, low)
+
+
+def open_loop(pairs: Pairs, load: Load, rate: float, token_s: Callable[[Floats], Floats]) -> tuple[SteadyState, Floats]:
+    """Means at [N] pairs under Poisson arrivals, infinite where no queue rests, and the largest rate of each, 1/s."""
+    writes = _writes(load)
+    full = pairs.decode_ranks * pairs.requests / (writes * token_s(np.maximum(pairs.requests, 1.0)))
+    capacity = np.minimum(pairs.prefill_ranks / pairs.slowest_s, full)
+    low, high = np.zeros(len(capacity)), pairs.requests.copy()
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        answers = rate * writes * token_s(np.maximum(middle, 1.0)) <= pairs.decode_ranks * middle
+        low, high = np.where(answers, low, middle), np.where(answers, middle, high)
+    lost = np.where(rate < capacity, 0.0, np.inf)
+    tpot = token_s(np.maximum(high, 1.0)) + lost
+    ttft = pairs.fixed_s + pairs.wait_s(np.full(len(capacity), rate)) + lost
+    tokens = np.full(len(capacity), rate * load.output.mean)
+    return SteadyState(ttft, tpot, ttft + writes * tpot, tokens, high), capacity
+
+
+def _writes(load: Load) -> float:
+    """Tokens of a request after its first; a sliver where there are none."""
+    return max(load.output.mean - 1.0, 1e-9)
+
+
+def prompt_seconds(steps: StepSeconds, prompt: float, step_tokens: int) -> tuple[float, float]:
+    """Of a prompt where steps are full of prompts, and alone, with what proposes tokens for it."""
+    chunk = np.array([float(step_tokens)])
+    proposing = float(steps.proposing_s(prompt, np.ceil(prompt / chunk))[0])
+    alone = float(steps.prompt_s(prompt, chunk)[0])
+    return _full_prompt_s(steps, prompt, step_tokens) + proposing, alone + proposing
 
 
 def _full_prompt_s(steps: StepSeconds, prompt: float, step_tokens: int) -> float:

@@ -131,8 +131,16 @@ def _follows(tail, now, clients, queues, requests, rules, request_s):
 
 
 @kernel
-def _computes(station, now, queues, requests, rules, rank):
-    """A prefill rank ends its step, and begins one where prompts wait."""
+def _noted(log, steps, station, begin, end, prompt_tokens, size, held):
+    """A step in the record, where it has room."""
+    if steps < len(log):
+        line = log[steps]
+        line[0], line[1], line[2], line[3], line[4], line[5] = station, begin, end, prompt_tokens, size, held
+
+
+@kernel
+def _computes(station, now, queues, requests, rules, rank, log, steps):
+    """A prefill rank ends its step, and begins one where prompts wait; the number of steps begun."""
     if queues.busy[station]:
         request = queues.head[station]
         while request >= 0 and requests.part[request] > 0:
@@ -160,9 +168,10 @@ def _computes(station, now, queues, requests, rules, rank):
     queues.busy[station] = started > 0
     if started:
         queues.due[station] = now + step_s(0, 0.0, started, attention_s, ended, rank)
-        return 1
+        _noted(log, steps, station, now, queues.due[station], started, 0, queues.load[station])
+        return steps + 1
     queues.due[station] = np.inf if queues.head[station] < 0 else requests.ready[queues.head[station]]
-    return 0
+    return steps
 
 
 @kernel
@@ -180,7 +189,7 @@ def _moves(station, now, queues, requests, rules):
 
 
 @kernel
-def _writes(station, now, queues, requests, rules, rank, batches, clients, tail):
+def _writes(station, now, queues, requests, rules, rank, batches, clients, tail, log, steps):
     """A decode rank ends its step, takes requests, and begins one; the number of requests that have been sent."""
     own = station - 2 * rules.prefill_ranks
     running = batches.running[own]
@@ -219,11 +228,12 @@ def _writes(station, now, queues, requests, rules, rank, batches, clients, tail)
     batches.size[own], queues.busy[station], queues.due[station] = stay, stay > 0, np.inf
     if stay:
         queues.due[station] = now + step_s(stay, context, 0, 0.0, 0, rank)
+        _noted(log, steps, station, now, queues.due[station], 0, stay, batches.held[own])
     return tail
 
 
 @compiled
-def simulate_apart(arrivals, clients, prompts, outputs, transfer_s, prefill, decode, rules):
+def simulate_apart(arrivals, clients, prompts, outputs, transfer_s, prefill, decode, rules, log):
     """Times of every request.
 
     Args:
@@ -235,6 +245,8 @@ def simulate_apart(arrivals, clients, prompts, outputs, transfer_s, prefill, dec
         prefill: a :class:`dse.serve.events.Rank`.
         decode: a :class:`dse.serve.events.Rank`.
         rules: a :class:`SplitRules`.
+        log: [S, 6], of the first S steps: station (prefill ranks, their links, decode ranks), begin and end in s, new
+            tokens of prompts, requests that decode, tokens of memory held.
 
     Returns:
         (sent [N] s, first token [N] s, last token [N] s, steps); NaN for requests that memory never holds.
@@ -263,10 +275,10 @@ def simulate_apart(arrivals, clients, prompts, outputs, transfer_s, prefill, dec
         elif now == np.inf:
             break
         elif station < rules.prefill_ranks:
-            steps += _computes(station, now, queues, requests, rules, prefill)
+            steps = _computes(station, now, queues, requests, rules, prefill, log, steps)
         elif station < 2 * rules.prefill_ranks:
             _moves(station, now, queues, requests, rules)
         else:
-            tail = _writes(station, now, queues, requests, rules, decode, batches, clients, tail)
+            tail = _writes(station, now, queues, requests, rules, decode, batches, clients, tail, log, steps)
             steps += queues.busy[station]
     return requests.sent, requests.first, requests.last, steps

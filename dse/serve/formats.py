@@ -27,6 +27,53 @@ class ServingPlanDocument(Document):
     chunk: Width
     precision: str
     kv_precision: str
+    drafts: Count = 0
+
+
+class PrefillDocument(Document):
+    """Workers that compute prompts. Keys as of :class:`dse.serve.serving_plan.ServingPlan`."""
+
+    tensor: Width
+    pipeline: Width
+    attention_data: Width
+    expert: Width
+    expert_tensor: Width
+    replicas: Width
+    chunk: Width
+
+
+class DecodeDocument(Document):
+    """Workers that write tokens. Keys as of :class:`dse.serve.serving_plan.ServingPlan`."""
+
+    tensor: Width
+    pipeline: Width
+    attention_data: Width
+    expert: Width
+    expert_tensor: Width
+    replicas: Width
+    batch: Width
+
+
+class SplitPlanDocument(Document):
+    """A configuration with workers for prompts and for tokens.
+
+    Attributes:
+        mode: ``disaggregated``.
+        engine, precision, kv_precision, drafts: of all workers.
+        prefill: those for prompts.
+        decode: those for tokens.
+    """
+
+    mode: str
+    engine: str
+    precision: str
+    kv_precision: str
+    drafts: Count = 0
+    prefill: PrefillDocument
+    decode: DecodeDocument
+
+
+PlanDocument = ServingPlanDocument | SplitPlanDocument
 
 
 class SolutionDocument(Document):
@@ -36,7 +83,7 @@ class SolutionDocument(Document):
         plan: the chosen configuration.
     """
 
-    plan: ServingPlanDocument
+    plan: PlanDocument
 
 
 class StatisticsDocument(Document):
@@ -114,7 +161,7 @@ class ChoiceDocument(Document):
     accelerators: Width
     ttft_s: Amount
     tpot_s: Amount
-    plan: ServingPlanDocument
+    plan: PlanDocument
 
 
 class CountsDocument(Document):
@@ -156,7 +203,19 @@ class FrontDocument(Document):
     tokens_per_s_per_user: Amount
     tokens_per_s_per_accelerator: Amount
     requests: Width
-    plan: ServingPlanDocument
+    plan: PlanDocument
+
+
+class PoolDocument(Document):
+    """Of workers of one kind.
+
+    Attributes:
+        accelerators: that they use.
+        largest_rate_per_s: requests a second that they answer at most.
+    """
+
+    accelerators: Width
+    largest_rate_per_s: Amount
 
 
 class MetricsDocument(Document):
@@ -173,10 +232,12 @@ class MetricsDocument(Document):
         closed_form: the same by the closed form, of which optimality is proven.
         events: what else the simulation says.
         time_s: of a request's mean latency, by part.
-        memory_bytes: of a chip of the fullest stage, by part; ``kept`` is what the engine leaves.
+        memory_bytes: of a chip of the fullest stage, by part; ``kept`` is what the engine leaves. Of workers apart with
+            ``prefill:`` or ``decode:`` in front.
         kv_tokens: tokens whose keys and values all replicas hold.
         running: requests that run at once.
-        binds: limits that are within a hundredth, memory where requests wait for it, and the largest part of a token.
+        binds: limits that are within a hundredth, memory where requests wait for it, of workers apart those that answer
+            fewer requests, and the largest part of a token.
         tokens_per_joule: output, over the energy of chips, servers, network and building at full power, as
             [value, low, high]; null where the spec does not say what the chip is made of.
         usd_per_million_tokens: likewise.
@@ -186,6 +247,8 @@ class MetricsDocument(Document):
         front: output for each accelerator over that for each user, of the whole vocabulary.
         most_output: of a closed loop, where accelerators stay free: the configuration of the most output in all.
         best: the best of all, where something is fixed.
+        pools: of workers apart, by what they do.
+        modes: the best of each mode, where both are searched.
         stopped: why the run ended early.
     """
 
@@ -212,4 +275,6 @@ class MetricsDocument(Document):
     front: list[FrontDocument] | None = None
     most_output: ChoiceDocument | None = None
     best: ChoiceDocument | None = None
+    pools: dict[str, PoolDocument] | None = None
+    modes: dict[str, ChoiceDocument] | None = None
     stopped: str | None = None

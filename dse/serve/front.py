@@ -1,7 +1,7 @@
 """The Pareto front of this field: output tokens a second for each accelerator, over those for each user.
 
-Load is free: a point is a replica whose ranks are as full as its batch says, without any that wait. Of the points that
-fit, those stay that no other beats in both.
+Load is free: a point is a replica whose ranks are as full as its batch says, without any that wait. Of workers apart it
+is as many decode workers as prefill workers keep full. Of the points that fit, those stay that no other beats in both.
 """
 
 from typing import Any
@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from dse.serve.closed_form import piped, room, tables_of
+from dse.serve.disaggregated_front import front_apart
 from dse.serve.problem import ServeProblem
-from dse.serve.serving_plan import ServingPlan
+from dse.serve.serving_plan import Plan, SplitPlan
 from dse.serve.steady_state import steady_state
 from dse.serve.vocabulary import LARGEST_BATCH, cells, chunks
 
@@ -19,7 +20,7 @@ _USUAL_CHUNK = 8192
 
 def front(problem: ServeProblem) -> list[dict[str, Any]]:
     """Its points in JSON types, from the fastest for a user to the cheapest for a token."""
-    points: list[tuple[float, float, ServingPlan]] = []
+    points: list[tuple[float, float, Plan]] = front_apart(problem)
     output = problem.load.output.mean
     for cell in cells(problem.opened()):
         pipeline, chips = cell.shape.pipeline, cell.shape.chips
@@ -43,18 +44,19 @@ def front(problem: ServeProblem) -> list[dict[str, Any]]:
     return [_document(*each) for each in _undominated(points)]
 
 
-def _undominated(points: list[tuple[float, float, ServingPlan]]) -> list[tuple[float, float, ServingPlan]]:
-    kept: list[tuple[float, float, ServingPlan]] = []
+def _undominated(points: list[tuple[float, float, Plan]]) -> list[tuple[float, float, Plan]]:
+    kept: list[tuple[float, float, Plan]] = []
     for each in sorted(points, key=lambda point: (-point[0], -point[1])):
         if not kept or each[1] > kept[-1][1]:
             kept.append(each)
     return kept
 
 
-def _document(user: float, accelerator: float, plan: ServingPlan) -> dict[str, Any]:
+def _document(user: float, accelerator: float, plan: Plan) -> dict[str, Any]:
+    decode = plan.decode if isinstance(plan, SplitPlan) else plan
     return {
         "tokens_per_s_per_user": user,
         "tokens_per_s_per_accelerator": accelerator,
-        "requests": plan.batch * plan.attention_data,
+        "requests": decode.replicas * decode.batch * decode.attention_data,
         "plan": plan.document(),
     }

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from dse.plan.intervals import MIN_ROWS, Interval, quantile
 from dse.serve.problem import ServeProblem
+from dse.serve.serving_plan import Plan, SplitPlan
 from hardware.documents import read_document
 from hardware.input_files import noting
 from hardware.inputs import validate
@@ -71,7 +72,7 @@ def intervals() -> ServingIntervals:
 
 
 def interval(problem: ServeProblem, engine: str, metric: str) -> Interval:
-    """Of the mean ``tpot`` or ``ttft`` with an engine."""
+    """Of the mean ``tpot`` or ``ttft`` with an engine, prompts and tokens on the same chips."""
     chip, model = problem.system.chip.name, problem.model.name
     own = intervals().engines.get(engine)
     if own is None or chip not in own.chips:
@@ -86,9 +87,17 @@ def interval(problem: ServeProblem, engine: str, metric: str) -> Interval:
     return Interval(math.exp(factor), of, len(sizes))
 
 
-def documents(problem: ServeProblem, engine: str, metrics: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def interval_apart(problem: ServeProblem, engine: str, metric: str) -> Interval:
+    """The same of workers apart; there are published runs of few engines and chips."""
+    del metric
+    reason = f"no published run here is of workers apart with {engine} on {problem.system.chip.name}"
+    return Interval(None, "workers apart", 0, reason)
+
+
+def documents(problem: ServeProblem, plan: Plan, metrics: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Of the means by events, in JSON types."""
+    known = interval_apart if isinstance(plan, SplitPlan) else interval
     return {
-        f"{name}_s": interval(problem, engine, name).document(metrics[f"{name}_s"]["mean"]) | {"method": METHOD}
+        f"{name}_s": known(problem, plan.engine, name).document(metrics[f"{name}_s"]["mean"]) | {"method": METHOD}
         for name in ("ttft", "tpot")
     }

@@ -1,7 +1,7 @@
 """The options of ``dse serve``, and the problem that they pose."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, cast
+from typing import Annotated, ClassVar, Literal, cast
 
 from dse.plan.model import Transformer
 from dse.plan.model_sources import transformer
@@ -11,10 +11,10 @@ from dse.run.options import Option, Options
 from dse.serve.checkpoints import Checkpoint, checkpoint
 from dse.serve.engine import Engine, engine
 from dse.serve.load import Lengths, Load
-from dse.serve.problem import Goals, ServeProblem, Service, Statistic
+from dse.serve.problem import MODES, Goals, ServeProblem, Service, Statistic
 from dse.serve.requests import GivenRequests, given_requests
 from dse.serve.rules import faults, format_fault
-from dse.serve.serving_plan import read_plan
+from dse.serve.serving_plan import read_plan, with_mode
 from dse.serve.shape import WEIGHT_BYTES, WeightFormat
 from hardware.chips import system
 from hardware.inputs import InputError, choose, fail
@@ -28,6 +28,8 @@ from hardware.spec_fields import is_path
 
 _LARGEST_LENGTH = 2**24
 _USUAL_LENGTH = "1024"
+
+_MOST_APART = 2048
 
 MOST_DEVICES = 1024
 """That ``--minimum-devices`` looks at where ``--accelerators`` is not given."""
@@ -100,6 +102,10 @@ class ServeOptions(Options):
     plan: Annotated[
         str, Option("Parts of the configuration to fix; the rest is optimised.", metavar="FILE|KEY=VALUE,…")
     ] = ""
+    mode: Annotated[
+        Literal["aggregated", "disaggregated", "both"],
+        Option("Prompts and tokens on the same accelerators, on workers of their own, or the better of the two."),
+    ] = "aggregated"
     minimum_devices: Annotated[
         bool,
         Option(
@@ -126,7 +132,11 @@ def posed_problem(options: ServeOptions) -> Posed[ServeOptions, ServeProblem]:
         raise fail("dse serve", "MODEL", model.name, "must have the same heads in all layers: others are only trained")
     own = checkpoint(model, options.model)
     devices = options.accelerators or (MOST_DEVICES if options.minimum_devices else 8)
-    fixed = read_plan(options.plan)
+    modes: tuple[str, ...] = MODES if options.mode == "both" else (options.mode,)
+    fixed = with_mode(read_plan(options.plan), modes)
+    modes = tuple(each for each in MODES if each in {*modes, fixed.get("mode")})
+    if "disaggregated" in modes:
+        _workers_apart(options, devices)
     problem = ServeProblem(
         model=model,
         system=machine,
@@ -140,6 +150,7 @@ def posed_problem(options: ServeOptions) -> Posed[ServeOptions, ServeProblem]:
         fixed=tuple(fixed.items()),
         fewest=options.minimum_devices,
         service=service(chip),
+        modes=modes,
     )
     for each in problem.precisions:
         if len(problem.precisions) == 1 and (rule := format_fault(problem, each)) is not None:
@@ -151,6 +162,17 @@ def posed_problem(options: ServeOptions) -> Posed[ServeOptions, ServeProblem]:
         name=name, value=None, unit="1" if problem.fewest else "1/s", sense="min" if problem.fewest else "max"
     )
     return Posed(options, problem, problem.name, problem.document(), goal)
+
+
+def _workers_apart(options: ServeOptions, devices: int) -> None:
+    """InputError where the closed form of workers apart does not answer."""
+    if options.prefix:
+        rule = "must be 0 with workers apart: what they reuse is not priced"
+        raise fail("dse serve", "--prefix", options.prefix, rule, "--mode aggregated")
+    if devices > _MOST_APART:
+        raise fail("dse serve", "--accelerators", devices, f"must be at most {_MOST_APART:,} with workers apart")
+    if devices < 2:
+        raise fail("dse serve", "--accelerators", devices, "must be at least 2 with workers apart")
 
 
 def _engines(text: str) -> tuple[Engine, ...]:

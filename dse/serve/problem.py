@@ -14,6 +14,9 @@ from hardware.silicon.interval import Interval
 
 Statistic = Literal["mean", "p50", "p90", "p99"]
 
+MODES = ("aggregated", "disaggregated")
+"""Prompts and decodes share the chips, or have workers of their own."""
+
 _CHIP_KEYS = ("name", "rates", "hbm_bytes", "hbm_bytes_per_s", "processors", "link")
 """What a configuration's times depend on of a chip."""
 
@@ -63,6 +66,7 @@ class ServeProblem:
         fixed: (key, value) of what is given of the configuration.
         fewest: whether the fewest devices are sought that keep the limits, and not the most tokens for each.
         service: what a chip costs; None where its spec does not say what it is made of.
+        modes: that are searched, of :data:`MODES`.
     """
 
     model: Transformer
@@ -77,6 +81,7 @@ class ServeProblem:
     fixed: tuple[tuple[str, Any], ...] = ()
     fewest: bool = False
     service: Service | None = None
+    modes: tuple[str, ...] = ("aggregated",)
 
     @property
     def name(self) -> str:
@@ -124,6 +129,7 @@ class ServeProblem:
             "fixed": dict(self.fixed),
             "fewest": self.fewest,
             "service": self._service_document(),
+            "modes": list(self.modes),
         }
 
     def _service_document(self) -> dict[str, list[float]] | None:

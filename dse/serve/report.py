@@ -24,6 +24,7 @@ _TIME_NAMES = {
     "waiting": ("waiting for a step, and for other requests", "waiting"),
     "request": ("the engine's work on a request", "several"),
     "prefill": ("prompt", "forward"),
+    "transfer": ("keys and values, to the decode workers", "transfer"),
     "decode: linear": ("decoding: products and norms", "backward"),
     "decode: attention": ("decoding: attention", "update"),
     "decode: collectives": ("decoding: collectives", "transfer"),
@@ -36,7 +37,10 @@ _MEMORY_NAMES = {
     "cache": ("room for keys and values", "state"),
     "kept": ("left by the engine", "several"),
 }
-_BINDS = {"ttft": "the TTFT limit", "tpot": "the TPOT limit", "memory": "memory for keys and values"}
+_BINDS = {
+    "ttft": "the TTFT limit", "tpot": "the TPOT limit", "memory": "memory for keys and values",
+    "prefill workers": "prefill workers", "decode workers": "decode workers",
+}  # fmt: skip
 _STATISTICS = ("mean", "p50", "p90", "p99")
 
 
@@ -115,6 +119,26 @@ def _best_notes(problem: ServeProblem, result: Result) -> list[str]:
         notes.append(Decisive(_free_text(problem, own, most)))
     binding = [_BINDS.get(name, _TIME_NAMES.get(name, (name,))[0]) for name in own["binds"]]
     notes.append(f"what binds: {', '.join(binding)}")
+    return [*notes, *_mode_notes(problem, own)]
+
+
+def _mode_notes(problem: ServeProblem, own: Mapping[str, Any]) -> list[str]:
+    """The best of each mode, where both were searched; and how workers apart are matched."""
+    notes: list[str] = []
+    if (pools := own.get("pools")) is not None:
+        rates = (f"{name} workers {each['largest_rate_per_s']:,.3g}" for name, each in pools.items())
+        notes.append(f"requests/s that workers answer at most: {', '.join(rates)}")
+    modes = own.get("modes") or {}
+    for mode, each in modes.items():
+        value = f"{each['tokens_per_s_per_accelerator']:,.0f} tokens/s per accelerator"
+        if problem.fewest:
+            value = f"{each['accelerators']:,} accelerators"
+        notes.append(
+            Decisive(
+                f"best {mode}: {value}, TTFT {time_text(each['ttft_s'])}, TPOT {time_text(each['tpot_s'])}: "
+                f"{plan_in(each['plan'], 'result').text()}"
+            )
+        )
     return notes
 
 
@@ -209,7 +233,8 @@ def _length_text(lengths: Any) -> str:
 
 
 def _tables(problem: ServeProblem, result: Result) -> list[Table]:
-    own = result.metrics
+    own, plan = result.metrics, plan_in(result.solution["plan"], "result")
+    total = float(problem.system.chip.hbm_bytes)
     requests = [
         (label, *(time_text(own[key][name]) for name in _STATISTICS), time_text(own["closed_form"][key]))
         for key, label in (("ttft_s", "TTFT"), ("tpot_s", "TPOT"), ("latency_s", "latency"))
@@ -219,15 +244,24 @@ def _tables(problem: ServeProblem, result: Result) -> list[Table]:
         *_interval_tables(own),
         Table(("", ""), _machine_rows(own), "machine"),
         _parts("time of a request", own["time_s"], own["closed_form"]["latency_s"], _TIME_NAMES, time_text),
-        _parts(
-            "memory of an accelerator", own["memory_bytes"], float(problem.system.chip.hbm_bytes), _MEMORY_NAMES,
-            memory_text,
+        *(
+            _parts(f"memory of {of} accelerator", parts, total, _MEMORY_NAMES, memory_text)
+            for of, parts in _memories(own).items()
         ),
-        Table(("", ""), [(key, f"{value}") for key, value in result.solution["plan"].items()], "configuration"),
+        Table(("", ""), [(key, f"{value}") for key, value in plan.keys().items()], "configuration"),
     ]  # fmt: skip
     limits = _limits_table(own)
     shown = _front_table(own)
     return [*tables, *([limits] if limits else []), *([shown] if shown else [])]
+
+
+def _memories(own: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Parts of memory by name, of an accelerator of each kind of workers."""
+    sizes: dict[str, dict[str, float]] = {}
+    for name, size in own["memory_bytes"].items():
+        kind, _, part = name.rpartition(": ")
+        sizes.setdefault(f"a {kind}" if kind else "an", {})[part] = size
+    return sizes
 
 
 def _interval_tables(own: Mapping[str, Any]) -> list[Table]:
@@ -332,7 +366,14 @@ def _charts(problem: ServeProblem, result: Result) -> list[Part]:
 def _card(problem: ServeProblem, result: Result) -> Card:
     own = result.metrics
     times = [Share(*_named(_TIME_NAMES, name, seconds)) for name, seconds in own["time_s"].items() if seconds > 0]
-    memory = [Share(*_named(_MEMORY_NAMES, name, size)) for name, size in own["memory_bytes"].items()]
+    total = float(problem.system.chip.hbm_bytes)
+    memory = [
+        Breakdown(
+            f"Memory of {of} accelerator", "bytes",
+            [Share(*_named(_MEMORY_NAMES, name, size)) for name, size in parts.items()], total,
+        )
+        for of, parts in _memories(own).items()
+    ]  # fmt: skip
     return Card(
         figures=[
             (f"{own['tokens_per_s_per_accelerator']:,.0f}", "output tokens/s per accelerator"),
@@ -341,7 +382,7 @@ def _card(problem: ServeProblem, result: Result) -> Card:
         ],
         breakdowns=[
             Breakdown("A request", "s", times),
-            Breakdown("Memory of an accelerator", "bytes", memory, float(problem.system.chip.hbm_bytes)),
+            *memory,
         ],
     )
 

@@ -14,22 +14,17 @@ import numpy as np
 
 from dse.serve.checkpoints import formats_of
 from dse.serve.closed_form import piped, room, tables_of
+from dse.serve.disaggregated_repricing import MOST_REQUESTS, OPEN_REQUESTS, repriced_apart
 from dse.serve.load import Load
 from dse.serve.memory import cache_bytes
 from dse.serve.problem import Goals, ServeProblem
 from dse.serve.requests import GivenRequests
-from dse.serve.serving_plan import ServingPlan
+from dse.serve.serving_plan import Plan, ServingPlan, SplitPlan
 from dse.serve.simulation import REQUESTS_PER_CLIENT, Limits, Outcome, Recorded, recorded
 from dse.serve.vocabulary import Cell
 from hardware.kernel_times.form import Floats
 
 STATISTICS: Mapping[str, float | None] = {"mean": None, "p50": 0.5, "p90": 0.9, "p99": 0.99}
-
-MOST_REQUESTS = 20_000
-"""Of a rank's batch in a closed loop, unless it has more clients."""
-
-OPEN_REQUESTS = 2000
-"""Of a rank's batch under Poisson arrivals."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +33,12 @@ class Repriced:
 
     Attributes:
         plan: which.
-        outcome: of one batch's requests.
+        outcome: of one batch's requests; of workers apart, of all.
         tokens_per_s: output of the machine.
         batches: that are busy.
     """
 
-    plan: ServingPlan
+    plan: Plan
     outcome: Outcome
     tokens_per_s: float
     batches: float
@@ -80,8 +75,11 @@ def cell_of(problem: ServeProblem, plan: ServingPlan) -> Cell:
     return Cell(engine, plan.shape, plan.precision, plan.kv_precision, formats)
 
 
-def repriced(problem: ServeProblem, plan: ServingPlan, seed: int, requests: int | None = None) -> Repriced:
+def repriced(problem: ServeProblem, plan: Plan, seed: int, requests: int | None = None) -> Repriced:
     """A configuration that fits, by events; ``requests``: of the whole machine under Poisson arrivals."""
+    if isinstance(plan, SplitPlan):
+        outcome = repriced_apart(problem, plan, seed, 0, requests)[0].outcome
+        return Repriced(plan, outcome, outcome.output_tokens_per_s, 1.0)
     return _repriced(problem, plan, seed, 0, requests)[0]
 
 

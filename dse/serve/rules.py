@@ -20,7 +20,7 @@ from typing import Any
 from dse.plan.model import Transformer
 from dse.serve.checkpoints import CACHE_BYTES
 from dse.serve.engine import Engine
-from dse.serve.problem import ServeProblem
+from dse.serve.problem import MODES, ServeProblem
 from dse.serve.serving_plan import ServingPlan
 from dse.serve.shape import WEIGHT_BYTES
 from hardware.inputs import Fault, nearest
@@ -37,25 +37,30 @@ PRODUCTS: Mapping[str, str] = {
 def broken(problem: ServeProblem, plan: ServingPlan) -> list[tuple[str, str, int | str | None]]:
     """(key, rule, nearest value that keeps it) of every rule that a configuration breaks."""
     engine = next((each for each in problem.engines if each.name == plan.engine), None)
+    return [*broken_alone(problem, plan), *([] if engine is None else _step_rules(problem, engine, plan))]
+
+
+def broken_alone(problem: ServeProblem, plan: ServingPlan) -> list[tuple[str, str, int | str | None]]:
+    """The same of workers of one kind, without the rules of steps that do everything."""
+    engine = next((each for each in problem.engines if each.name == plan.engine), None)
     if engine is None:
         known = [each.name for each in problem.engines]
         return [("engine", f"must be {' or '.join(known)} (--engine)", nearest(plan.engine, known))]
     return [
-        *_format_rules(problem, plan),
+        *_precision_rules(problem, plan.precision),
+        *_cache_rules(problem, plan.kv_precision),
         *_shape_rules(problem, plan),
         *_layout_rules(engine, plan),
-        *_step_rules(problem, engine, plan),
     ]
 
 
 def faults(problem: ServeProblem) -> list[Fault]:
     """What is wrong with the fixed keys, one by one; those that are fine alone may still contradict each other."""
     fixed = dict(problem.fixed)
-    listed = [_alone(problem, key, value) for key, value in fixed.items()]
     return [
-        Fault("--plan", key, f"{fixed[key]}", rule, None if hint is None else f"{hint}")
-        for each in listed
-        for key, rule, hint in each
+        Fault("--plan", key, f"{value}", rule, None if hint is None else f"{hint}")
+        for key, value in fixed.items()
+        for _, rule, hint in _alone(problem, key.rpartition(".")[2], value)
     ]
 
 
@@ -80,8 +85,8 @@ def _tensor_fault(model: Transformer, width: int) -> str:
 
 def _alone(problem: ServeProblem, key: str, value: Any) -> Iterator[tuple[str, str, int | str | None]]:
     """What is wrong with a value, regardless of the others."""
-    if key == "mode" and value != "aggregated":
-        yield key, "must be aggregated", "aggregated"
+    if key == "mode" and value not in MODES:
+        yield key, f"must be {' or '.join(MODES)}", nearest(value, MODES)
     elif key == "engine" and value not in (known := [each.name for each in problem.engines]):
         yield key, f"must be {' or '.join(known)} (--engine)", nearest(value, known)
     elif key == "precision":
@@ -92,13 +97,6 @@ def _alone(problem: ServeProblem, key: str, value: Any) -> Iterator[tuple[str, s
         within = min(problem.domain, problem.devices)
         rule = _tensor_fault(problem.model, value) or f"must be at most {within} (accelerators of a node)"
         yield key, rule, min(widths, key=lambda width: abs(width - value))
-
-
-def _format_rules(problem: ServeProblem, plan: ServingPlan) -> Iterator[tuple[str, str, int | str | None]]:
-    if plan.mode != "aggregated":
-        yield "mode", "must be aggregated", "aggregated"
-    yield from _precision_rules(problem, plan.precision)
-    yield from _cache_rules(problem, plan.kv_precision)
 
 
 def _precision_rules(problem: ServeProblem, value: str) -> Iterator[tuple[str, str, int | str | None]]:

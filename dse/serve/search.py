@@ -9,8 +9,9 @@ beyond what cannot be better than the best so far:
 - at a given rate the output of all that bear it is the same, so that more devices are worse.
 
 Ties (relative 1e-9) go to fewer devices, then to the most requests that could be answered, the lower TPOT, the lower
-TTFT, smaller ``tensor``, ``pipeline`` and ``expert``, larger ``chunk``, smaller ``batch``, and the order in which
-engines and formats are stated.
+TTFT, chips that do everything, smaller ``tensor``, ``pipeline`` and ``expert``, larger ``chunk``, smaller ``batch``,
+and the order in which engines and formats are stated. Workers apart are searched by
+:mod:`dse.serve.disaggregated_search`.
 """
 
 from collections.abc import Iterator
@@ -21,10 +22,11 @@ from numpy.typing import NDArray
 
 from dse.run.progress import StopSignal, never_stop
 from dse.serve.closed_form import Priced, priced, tables_of
+from dse.serve.disaggregated_search import PricedPairs, search_pairs
 from dse.serve.problem import Goals, ServeProblem
-from dse.serve.serving_plan import ServingPlan
+from dse.serve.serving_plan import Plan
 from dse.serve.step_tables import CONTEXTS, StepTables
-from dse.serve.vocabulary import Cell, Grid, cells, grid, plan_of
+from dse.serve.vocabulary import Cell, Grid, cells, grid, modes
 from hardware.kernel_times.form import Floats
 
 TIE = 1e-9
@@ -35,7 +37,7 @@ _REPLICAS_AT_ONCE = 16
 class Choice:
     """A configuration and what it costs by the closed form: means, and output of the whole machine."""
 
-    plan: ServingPlan
+    plan: Plan
     ttft_s: float
     tpot_s: float
     latency_s: float
@@ -58,14 +60,14 @@ class Searched:
 
     Attributes:
         problem: that they are for.
-        parts: by cell and block of replicas.
+        parts: by cell and block of replicas, or of pairs of workers.
         vocabulary: how many configurations there are.
         stopped: why the search ended early; None where it did not.
         of_machine: whether the output of the whole machine is sought, and not that of each accelerator.
     """
 
     problem: ServeProblem
-    parts: tuple[Priced, ...]
+    parts: tuple[Priced | PricedPairs, ...]
     vocabulary: int
     stopped: str | None = None
     of_machine: bool = False
@@ -73,7 +75,11 @@ class Searched:
     @property
     def priced(self) -> int:
         """Configurations that were."""
-        return sum(len(each.grid) for each in self.parts)
+        return sum(map(len, self.parts))
+
+    def of_mode(self, mode: str) -> "Searched":
+        """The configurations of one mode."""
+        return replace(self, parts=tuple(each for each in self.parts if each.mode == mode))
 
     def best(self, goals: Goals) -> Choice | None:
         """Of those that keep ``goals``; None where none does."""
@@ -129,7 +135,7 @@ class Searched:
         part = self.parts[columns.part[row]]
         own = int(columns.row[row])
         return Choice(
-            plan_of(part.cell, part.grid, own), float(part.ttft_s[own]), float(part.tpot_s[own]),
+            part.plan(own), float(part.ttft_s[own]), float(part.tpot_s[own]),
             float(part.latency_s[own]), float(part.tokens_per_s[own]), float(part.rate_per_s[own]),
         )  # fmt: skip
 
@@ -148,7 +154,7 @@ def search(problem: ServeProblem, stop: StopSignal = never_stop, *, of_machine: 
 
     ``of_machine``: the most tokens per second of all accelerators together are sought, in a closed loop.
     """
-    parts: list[Priced] = []
+    parts: list[Priced | PricedPairs] = []
     best, vocabulary = -np.inf, 0
     for cell in cells(problem):
         if (reason := stop()) is not None:
@@ -173,7 +179,10 @@ def search(problem: ServeProblem, stop: StopSignal = never_stop, *, of_machine: 
             best = max(best, objective.max(initial=-np.inf))
             if not tables:
                 break  # weights alone do not fit: no number of replicas helps
-    return Searched(problem, tuple(parts), vocabulary, None, of_machine)
+    if "disaggregated" not in modes(problem):
+        return Searched(problem, tuple(parts), vocabulary, None, of_machine)
+    pairs, count, reason = search_pairs(problem, stop, of_machine=of_machine)
+    return Searched(problem, (*parts, *pairs), vocabulary + count, reason, of_machine)
 
 
 def _blocks(whole: Grid) -> Iterator[Grid]:
@@ -230,14 +239,14 @@ class _Columns:
     ties: tuple[Floats, ...]
 
 
-def _objective(part: Priced, fewest: bool, of_machine: bool) -> Floats:
+def _objective(part: Priced | PricedPairs, fewest: bool, of_machine: bool) -> Floats:
     """What is maximised."""
     if of_machine:
         return part.tokens_per_s
     return -part.devices.astype(np.float64) if fewest else part.tokens_per_s / part.devices
 
 
-def _keeps_of(part: Priced, goals: Goals) -> NDArray[np.bool_]:
+def _keeps_of(part: Priced | PricedPairs, goals: Goals) -> NDArray[np.bool_]:
     return np.isfinite(part.latency_s) & (excess(goals, part.ttft_s, part.tpot_s) <= 1 + TIE)
 
 
@@ -245,22 +254,18 @@ def _keeps(columns: _Columns, goals: Goals) -> NDArray[np.bool_]:
     return np.isfinite(columns.latency_s) & (excess(goals, columns.ttft_s, columns.tpot_s) <= 1 + TIE)
 
 
-def _columns(parts: tuple[Priced, ...], fewest: bool, of_machine: bool) -> _Columns:
+def _columns(parts: tuple[Priced | PricedPairs, ...], fewest: bool, of_machine: bool) -> _Columns:
     def joined(values: list[NDArray[np.float64]]) -> Floats:
         return np.concatenate([np.zeros(0), *values])
 
-    def of_cell(value: str) -> Floats:
-        return joined([np.full(len(each.grid), float(getattr(each.cell.shape, value))) for each in parts])
-
-    count = np.concatenate([np.zeros(0, np.int64), *(np.full(len(e.grid), k) for k, e in enumerate(parts))])
-    rows = np.concatenate([np.zeros(0, np.int64), *(np.arange(len(each.grid)) for each in parts)])
+    count = np.concatenate([np.zeros(0, np.int64), *(np.full(len(each), k) for k, each in enumerate(parts))])
+    rows = np.concatenate([np.zeros(0, np.int64), *(np.arange(len(each)) for each in parts)])
     tpot, ttft = joined([each.tpot_s for each in parts]), joined([each.ttft_s for each in parts])
     rate = joined([each.rate_per_s for each in parts])
+    is_apart = joined([np.full(len(each), float(each.mode == "disaggregated")) for each in parts])
     ties = (
-        joined([each.devices.astype(np.float64) for each in parts]), -rate, tpot, ttft,
-        of_cell("tensor"), of_cell("pipeline"), of_cell("expert"),
-        joined([-each.grid.chunk.astype(np.float64) for each in parts]),
-        joined([each.grid.batch.astype(np.float64) for each in parts]),
+        joined([each.devices.astype(np.float64) for each in parts]), -rate, tpot, ttft, is_apart,
+        *map(joined, map(list, zip(*(each.ties() for each in parts), strict=True))),
     )  # fmt: skip
     objective = joined([_objective(each, fewest, of_machine) for each in parts])
     return _Columns(
@@ -277,9 +282,9 @@ def _first(columns: _Columns, rows: NDArray[np.int64]) -> int:
     return int(rows[0])
 
 
-def choice_of(problem: ServeProblem, plan: ServingPlan) -> Choice:
+def choice_of(problem: ServeProblem, plan: Plan) -> Choice:
     """One configuration of the vocabulary, priced."""
-    fixed = replace(problem, fixed=tuple(plan.document().items()))
+    fixed = replace(problem, fixed=tuple(plan.keys().items()))
     chosen = search(fixed).best(Goals())
     assert chosen is not None, "only called for one that fits"
     return chosen

@@ -4,7 +4,7 @@ Powers of two stand for sizes that rules leave open: depths of pipelines, groups
 A batch is not larger than the least that holds all requests of its rank at once: larger ones do the same.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from dse.serve.checkpoints import formats_of
 from dse.serve.engine import Engine
 from dse.serve.problem import ServeProblem
-from dse.serve.rules import broken, tensor_widths
-from dse.serve.serving_plan import ServingPlan
+from dse.serve.rules import broken, broken_alone, tensor_widths
+from dse.serve.serving_plan import ServingPlan, own_keys
 from dse.serve.shape import Formats, Shape, WeightFormat
 from dse.serve.step_tables import BATCHES
 
@@ -59,18 +59,36 @@ class Grid:
         return len(self.replicas)
 
 
+def modes(problem: ServeProblem) -> tuple[str, ...]:
+    """Those that are searched: the fixed one, or all that are asked for."""
+    stated = dict(problem.fixed).get("mode")
+    return problem.modes if stated is None else (stated,)
+
+
 def cells(problem: ServeProblem) -> Iterator[Cell]:
-    """All that keep the rules, and what is fixed."""
-    fixed = dict(problem.fixed)
+    """All of configurations that do everything on each chip, which keep the rules, and what is fixed."""
+    if "aggregated" in modes(problem):
+        yield from _cells(problem, own_keys(dict(problem.fixed), "aggregated"), _is_legal)
+
+
+def worker_cells(problem: ServeProblem, part: str) -> Iterator[Cell]:
+    """All of the workers that ``prefill`` or ``decode``."""
+    if "disaggregated" in modes(problem):
+        yield from _cells(problem, own_keys(dict(problem.fixed), part), _is_legal_alone)
+
+
+def _cells(
+    problem: ServeProblem, fixed: dict[str, Any], is_legal: Callable[[ServeProblem, Cell], bool]
+) -> Iterator[Cell]:
     for engine in problem.engines:
-        if fixed.get("engine", engine.name) != engine.name or fixed.get("mode", "aggregated") != "aggregated":
+        if fixed.get("engine", engine.name) != engine.name:
             continue
         for precision in _fixed(fixed, "precision", problem.precisions):
             for kv_precision in _fixed(fixed, "kv_precision", problem.caches):
                 formats = formats_of(problem.model, cast(WeightFormat, precision), kv_precision)
                 for shape in _shapes(problem, fixed):
                     cell = Cell(engine, shape, cast(WeightFormat, precision), kv_precision, formats)
-                    if _is_legal(problem, cell):
+                    if is_legal(problem, cell):
                         yield cell
 
 
@@ -94,6 +112,22 @@ def grid(problem: ServeProblem, cell: Cell) -> Grid:
     return Grid(columns[0], columns[1], columns[2])
 
 
+def worker_grid(problem: ServeProblem, cell: Cell, part: str) -> Grid:
+    """Its configurations as workers that ``prefill`` or ``decode``; the other size follows, as of a split plan."""
+    fixed, own = own_keys(dict(problem.fixed), part), cell.shape
+    rows: list[tuple[int, int, int]] = []
+    for replicas in _fixed(fixed, "replicas", range(1, problem.devices // own.chips + 1)):
+        if part == "prefill":
+            least = problem.load.prompt.high if cell.engine.steps.value == "whole prompts" else 1
+            sizes = [each for each in _fixed(fixed, "chunk", _chunks(least)) if each >= least]
+            rows += [(replicas, own.pipeline, chunk) for chunk in sizes]
+        else:
+            sizes = _fixed(fixed, "batch", batches(problem, cell, replicas))
+            rows += [(replicas, size, size // own.pipeline) for size in sizes if size % own.pipeline == 0]
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+    return Grid(columns[0], columns[1], columns[2])
+
+
 def batches(problem: ServeProblem, cell: Cell, replicas: int) -> list[int]:
     """Requests that a rank may run at once, ascending."""
     pipeline = cell.shape.pipeline
@@ -107,7 +141,10 @@ def batches(problem: ServeProblem, cell: Cell, replicas: int) -> list[int]:
 
 def chunks(problem: ServeProblem, engine: Engine, together: int) -> list[int]:
     """New tokens of a step, ascending, for so many requests; where none is enough, the next multiple that is."""
-    least = least_chunk(problem, engine, together)
+    return _chunks(least_chunk(problem, engine, together))
+
+
+def _chunks(least: int) -> list[int]:
     return [each for each in CHUNKS if each >= least] or [-(-least // CHUNKS[0]) * CHUNKS[0]]
 
 
@@ -140,6 +177,11 @@ def _is_legal(problem: ServeProblem, cell: Cell) -> bool:
     """Whether the cell keeps the rules that all its configurations share."""
     small = cell.plan(1, cell.shape.pipeline, 2 * (CHUNKS[-1] + problem.load.prompt.high))
     return not broken(problem, small)
+
+
+def _is_legal_alone(problem: ServeProblem, cell: Cell) -> bool:
+    """Whether it keeps the rules of workers of one kind."""
+    return not broken_alone(problem, cell.plan(1, cell.shape.pipeline, CHUNKS[0]))
 
 
 def plan_of(cell: Cell, columns: Grid, row: int) -> ServingPlan:

@@ -5,11 +5,12 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from dse.serve.check import costs, objective_of
-from dse.serve.check_rules import illegal
+from dse.serve.check import objective_of
+from dse.serve.check_disaggregated import costs
+from dse.serve.check_rules import illegal, illegal_apart
 from dse.serve.options import ServeOptions, posed_problem
 from dse.serve.problem import ServeProblem
-from dse.serve.serving_plan import ServingPlan
+from dse.serve.serving_plan import Plan, ServingPlan, SplitPlan, split_plan
 
 CHUNKS = (2048, 4096, 8192, 16384, 32768)
 
@@ -38,11 +39,45 @@ def every_plan(own: ServeProblem) -> Iterator[ServingPlan]:
                     yield plan
 
 
+def chips(shape: tuple[int, ...]) -> int:
+    """Of all replicas."""
+    tensor, pipeline, data, *_, replicas = shape
+    return tensor * pipeline * data * replicas
+
+
+def every_split_plan(own: ServeProblem) -> Iterator[SplitPlan]:
+    """All legal configurations with workers apart, by trying every pair of sizes."""
+    sizes = range(1, own.devices + 1)
+    batches, chunks = [1 << power for power in range(15)], [2048 * step for step in range(1, 33)]
+    shapes = [
+        (tensor, pipeline, data, expert, tensor * data // expert, replicas)
+        for tensor, data, expert, pipeline, replicas in product(sizes, sizes, sizes, sizes, sizes)
+        if tensor * data * pipeline * replicas < own.devices and tensor * data % expert == 0
+    ]
+    for engine, precision, cache in product([each.name for each in own.engines], own.precisions, own.caches):
+        for one, other in product(shapes, shapes):
+            if chips(one) + chips(other) > own.devices:
+                continue
+            for batch, chunk in product(batches, chunks):
+                prefill = ServingPlan("prefill", engine, *one, 1, chunk, precision, cache)
+                plan = split_plan(prefill, ServingPlan("decode", engine, *other, batch, 1, precision, cache))
+                if not illegal_apart(own, plan):
+                    yield plan
+
+
+def every(own: ServeProblem) -> Iterator[Plan]:
+    """All legal configurations of the modes that are asked for."""
+    if "aggregated" in own.modes:
+        yield from every_plan(own)
+    if "disaggregated" in own.modes:
+        yield from every_split_plan(own)
+
+
 def brute_force(own: ServeProblem) -> tuple[float | None, int]:
     """(the best objective, how many configurations there are)."""
     best: float | None = None
     count = 0
-    for plan in every_plan(own):
+    for plan in every(own):
         count += 1
         price = costs(own, plan)
         kept = price.fits and price.latency_s < float("inf")
