@@ -222,6 +222,7 @@ def serve(
     engine: _Words = ...,
     precision: _Words | None = ...,
     plan: _Words = ...,
+    mode: Literal["aggregated", "disaggregated", "both"] = ...,
     minimum_devices: bool = ...,
     **run: Unpack[_Run],
 ) -> Answer[documents.ServeSolution, documents.ServeMetrics]: ...

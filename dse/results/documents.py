@@ -1789,6 +1789,53 @@ class ServeServingPlan(TypedDict):
     chunk: int
     precision: str
     kv_precision: str
+    drafts: NotRequired[int]
+
+
+class ServePrefill(TypedDict):
+    """Workers that compute prompts. Keys as of ``ServingPlan``."""
+
+    tensor: int
+    pipeline: int
+    attention_data: int
+    expert: int
+    expert_tensor: int
+    replicas: int
+    chunk: int
+
+
+class ServeDecode(TypedDict):
+    """Workers that write tokens. Keys as of ``ServingPlan``."""
+
+    tensor: int
+    pipeline: int
+    attention_data: int
+    expert: int
+    expert_tensor: int
+    replicas: int
+    batch: int
+
+
+class ServeSplitPlan(TypedDict):
+    """A configuration with workers for prompts and for tokens.
+
+    Attributes:
+        mode: ``disaggregated``.
+        engine: of all workers.
+        precision: of all workers.
+        kv_precision: of all workers.
+        drafts: of all workers.
+        prefill: those for prompts.
+        decode: those for tokens.
+    """
+
+    mode: str
+    engine: str
+    precision: str
+    kv_precision: str
+    drafts: NotRequired[int]
+    prefill: ServePrefill
+    decode: ServeDecode
 
 
 class ServeSolution(TypedDict):
@@ -1798,7 +1845,7 @@ class ServeSolution(TypedDict):
         plan: the chosen configuration.
     """
 
-    plan: ServeServingPlan
+    plan: ServeServingPlan | ServeSplitPlan
 
 
 class ServeStatistics(TypedDict):
@@ -1892,7 +1939,7 @@ class ServeChoice(TypedDict):
     accelerators: int
     ttft_s: float
     tpot_s: float
-    plan: ServeServingPlan
+    plan: ServeServingPlan | ServeSplitPlan
 
 
 class ServeOrder(TypedDict):
@@ -1922,7 +1969,19 @@ class ServeFront(TypedDict):
     tokens_per_s_per_user: float
     tokens_per_s_per_accelerator: float
     requests: int
-    plan: ServeServingPlan
+    plan: ServeServingPlan | ServeSplitPlan
+
+
+class ServePool(TypedDict):
+    """Of workers of one kind.
+
+    Attributes:
+        accelerators: that they use.
+        largest_rate_per_s: requests a second that they answer at most.
+    """
+
+    accelerators: int
+    largest_rate_per_s: float
 
 
 class ServeMetrics(TypedDict):
@@ -1942,11 +2001,12 @@ class ServeMetrics(TypedDict):
         closed_form: the same by the closed form, of which optimality is proven.
         events: what else the simulation says.
         time_s: of a request's mean latency, by part.
-        memory_bytes: of a chip of the fullest stage, by part; ``kept`` is what the engine leaves.
+        memory_bytes: of a chip of the fullest stage, by part; ``kept`` is what the engine leaves. Of workers apart
+            with ``prefill:`` or ``decode:`` in front.
         kv_tokens: tokens whose keys and values all replicas hold.
         running: requests that run at once.
-        binds: limits that are within a hundredth, memory where requests wait for it, and the largest part of a
-            token.
+        binds: limits that are within a hundredth, memory where requests wait for it, of workers apart those that
+            answer fewer requests, and the largest part of a token.
         tokens_per_joule: output, over the energy of chips, servers, network and building at full power, as [value,
             low, high]; null where the spec does not say what the chip is made of.
         usd_per_million_tokens: likewise.
@@ -1956,6 +2016,8 @@ class ServeMetrics(TypedDict):
         front: output for each accelerator over that for each user, of the whole vocabulary.
         most_output: of a closed loop, where accelerators stay free: the configuration of the most output in all.
         best: the best of all, where something is fixed.
+        pools: of workers apart, by what they do.
+        modes: the best of each mode, where both are searched.
         stopped: why the run ended early.
     """
 
@@ -1982,4 +2044,6 @@ class ServeMetrics(TypedDict):
     front: NotRequired[list[ServeFront] | None]
     most_output: NotRequired[ServeChoice | None]
     best: NotRequired[ServeChoice | None]
+    pools: NotRequired[dict[str, ServePool] | None]
+    modes: NotRequired[dict[str, ServeChoice] | None]
     stopped: NotRequired[str | None]

@@ -20,8 +20,8 @@ from dse.serve.repricing import Repriced, events_document, repriced, statistics
 from dse.serve.requests import GivenRequests
 from dse.serve.rules import broken
 from dse.serve.search import Choice, Searched, search
-from dse.serve.serving_plan import Plan, SplitPlan
-from dse.serve.vocabulary import cells, grid, modes, plan_of
+from dse.serve.serving_plan import PARTS, Plan, SplitPlan
+from dse.serve.vocabulary import cells, grid, modes, plan_of, worker_cells, worker_grid
 from hardware.inputs import fail
 from hardware.silicon.interval import Interval
 
@@ -300,6 +300,8 @@ def _nothing_legal(problem: ServeProblem) -> Exception:
         return fail("dse serve", "--accelerators", problem.devices, rule)
     fixed = dict(problem.fixed)
     free = problem.opened()
+    if fixed.get("mode") == "disaggregated":
+        raise _no_pair(problem)
     whole = (replace(plan_of(cell, columns, 0), **fixed) for cell in cells(free) if len(columns := grid(free, cell)))
     faults = [[each for each in broken(problem, plan) if each[0] in fixed] for plan in whole]
     key, rule, hint = min(filter(None, faults), key=len, default=[("", "", None)])[0]
@@ -307,6 +309,16 @@ def _nothing_legal(problem: ServeProblem) -> Exception:
         text = ",".join(f"{key}={value}" for key, value in problem.fixed)
         return fail("--plan", "", text, f"no configuration has these values on {problem.devices} accelerators")
     return fail("--plan", key, fixed[key], f"{rule}, with the other keys", None if hint is None else f"{hint}")
+
+
+def _no_pair(problem: ServeProblem) -> Exception:
+    """What is wrong with fixed workers apart, of which no pair keeps the rules."""
+    text = ",".join(f"{key}={value}" for key, value in problem.fixed)
+    for part in PARTS:
+        if not any(len(worker_grid(problem, cell, part)) for cell in worker_cells(problem, part)):
+            rule = f"no {part} workers have these values on {problem.devices} accelerators"
+            return fail("--plan", "", text, rule)
+    return fail("--plan", "", text, f"no configuration has these values on {problem.devices} accelerators")
 
 
 def infeasibility(problem: ServeProblem, answer: ServeAnswer) -> Infeasibility:

@@ -114,7 +114,7 @@ class _Bounds:
         load, goals = problem.load, asked.goals
         self.most = problem.devices
         self.after = max(load.output.mean - 1.0, 1e-9)
-        self.writes = _most_written(own.decode, self._clients(own.decode), goals.tpot_s, self.after)
+        self.writes = most_written(own.decode, self._clients(own.decode), goals.tpot_s, self.after)
         self.least_s = own.decode.token_s.min(axis=1)[own.decode.cell]
         self.computes = _most_computed(own.prefill, load.concurrency, goals.ttft_s)
         if problem.is_open:
@@ -166,7 +166,7 @@ class _Bounds:
         return self.asked.objective(np.where(devices <= self.most, rate, 0.0), devices)
 
 
-def _most_written(decode: DecodeWorkers, most: Floats, limit: float | None, writes: float) -> Floats:
+def most_written(decode: DecodeWorkers, most: Floats, limit: float | None, writes: float) -> Floats:
     """[D] requests a second that decode ranks answer with any number of requests up to ``most`` that keeps the limit.
 
     A rank with b requests answers b / TPOT(b); between points TPOT is linear, and the quotient rises or falls.

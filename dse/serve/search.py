@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 
 from dse.run.progress import StopSignal, never_stop
 from dse.serve.closed_form import Priced, priced, tables_of
+from dse.serve.disaggregated_nearest import nearest_pairs
 from dse.serve.disaggregated_search import PricedPairs, search_pairs
+from dse.serve.disaggregated_workers import kinds
 from dse.serve.problem import Goals, ServeProblem
 from dse.serve.serving_plan import Plan
 from dse.serve.step_tables import CONTEXTS, StepTables
@@ -182,6 +184,8 @@ def search(problem: ServeProblem, stop: StopSignal = never_stop, *, of_machine: 
     if "disaggregated" not in modes(problem):
         return Searched(problem, tuple(parts), vocabulary, None, of_machine)
     pairs, count, reason = search_pairs(problem, stop, of_machine=of_machine)
+    if reason is None and not any(_keeps_of(each, problem.goals).any() for each in (*parts, *pairs)):
+        pairs += nearest_pairs(problem, list(kinds(problem)))
     return Searched(problem, (*parts, *pairs), vocabulary + count, reason, of_machine)
 
 
