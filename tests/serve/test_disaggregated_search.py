@@ -20,6 +20,7 @@ from dse.serve.problem import Goals, ServeProblem
 from dse.serve.repricing import cell_of, repriced
 from dse.serve.search import search
 from dse.serve.serving_plan import SplitPlan, plan_in, read_plan
+from dse.serve.step_tables import BATCHES
 from dse.serve.timeline import memory_chart, requests_trace
 from hardware.inputs import InputError
 from tests.serve.small import brute_force, every, problem
@@ -102,8 +103,8 @@ def test_what_decode_workers_write_at_most_is_reached_and_not_passed(limit: floa
     tokens = next(kinds(PLAIN)).decode
     told = most_written(tokens, np.full(len(tokens.cell), most), limit, 1.0)
     for row in range(0, len(tokens.cell), 7):
-        at = np.linspace(most / 4000, most, 4000)
-        seconds = tokens.pace(np.full(4000, tokens.cell[row]), np.maximum(at, 1.0))
+        at = np.concatenate([np.linspace(most / 4000, most, 4000), BATCHES[most >= BATCHES]])
+        seconds = tokens.pace(np.full(len(at), tokens.cell[row]), np.maximum(at, 1.0))
         reached = float(np.where(seconds <= limit, at / seconds, 0.0).max()) * tokens.ranks[row]
         assert reached <= told[row] * (1 + 1e-9)
         assert told[row] <= reached * 1.01 + 1e-9

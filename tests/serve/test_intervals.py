@@ -7,6 +7,7 @@ import pytest
 from dse.plan.intervals import LEVEL
 from dse.serve.engine import list_engines
 from dse.serve.intervals import documents, interval, intervals
+from dse.serve.search import search
 from tests.serve.small import problem
 
 
@@ -29,7 +30,10 @@ def test_an_interval_holds_nine_of_ten_runs_that_are_as_near() -> None:
 
 
 def test_a_chip_without_runs_has_no_interval_and_says_so() -> None:
-    found = documents(problem(on="mi300x"), "vllm", {"ttft_s": {"mean": 1.0}, "tpot_s": {"mean": 0.01}})
+    own = problem(on="mi300x")
+    best = search(own).best(own.goals)
+    assert best is not None
+    found = documents(own, best.plan, {"ttft_s": {"mean": 1.0}, "tpot_s": {"mean": 0.01}})
     assert found["tpot_s"]["low"] is None
     assert "no published run here is of vllm on mi300x" in str(found["tpot_s"]["reason"])
 
