@@ -538,7 +538,9 @@ class CodesignRealChip(TypedDict):
         throughputs: samples per second by model; null where no plan fits.
         plans: the fastest of each model; null where none fits.
         power_w: with all units at work under its limit; null where it is not known.
+        power_interval_w: with all units at work under its limit; null where it is not known.
         usd: cost of a package; null where it is not known.
+        usd_interval: cost of a package; null where it is not known.
         basis: what its rates rest on.
     """
 
@@ -547,7 +549,9 @@ class CodesignRealChip(TypedDict):
     throughputs: dict[str, float | None]
     plans: dict[str, Plan | None]
     power_w: float | None
+    power_interval_w: list[float] | None
     usd: float | None
+    usd_interval: list[float] | None
     basis: str
 
 

@@ -48,6 +48,38 @@ def test_the_check_accepts_it_and_refuses_another_chip_or_score(answered, dse, t
         assert dse("check", path).code == 1
 
 
+def test_the_check_calculates_silicon_real_chips_and_parts_of_a_step_a_second_time(dse, tmp_path):
+    out, path = tmp_path / "run", tmp_path / "forged.json"
+    asked = ("llama3-8b", "--space", space_file(tmp_path, units=[8], lanes=[128]), "--objective", "per-dollar")
+    assert dse("codesign", *asked, *RUN[:6], "--on", "h100-sxm,mi300x", "--out", out).code == 0
+    result = json.loads((out / "result.json").read_text())
+    assert dse("check", out / "result.json").code == 0
+    for row in result["metrics"]["chips"]:
+        assert row["power_interval_w"][0] < row["power_w"] <= row["power_interval_w"][1]
+        assert row["usd_interval"][0] < row["usd"] < row["usd_interval"][1]
+
+    def step(each):
+        part = each["metrics"]["models"]["llama3-8b"]["time_s"]
+        part["linear"], part["attention"] = part["attention"], part["linear"]
+
+    for alter in (
+        step,
+        lambda each: each["metrics"]["silicon"]["blocks_mm2"]["arrays"].__setitem__(0, 1.0),
+        lambda each: each["metrics"]["silicon"]["bill_usd"]["package"].__setitem__(1, 1.0),
+        lambda each: each["metrics"]["chips"][0].update(usd=2000.0),
+        lambda each: each["metrics"]["chips"][1].update(power_w=700.0),
+        lambda each: each["metrics"]["chips"][1]["usd_interval"].__setitem__(0, 1.0),
+        lambda each: each["metrics"]["chips"][0].update(score=2 * each["metrics"]["chips"][0]["score"]),
+        lambda each: each["metrics"]["chips"][0]["throughputs"].update({"llama3-8b": 100.0}),
+        lambda each: each["metrics"]["chips"][0]["plans"]["llama3-8b"].update(microbatch=2, tensor=2),
+        lambda each: each["metrics"]["chips"].pop(),
+    ):
+        forged = json.loads(json.dumps(result))
+        alter(forged)
+        path.write_text(json.dumps(forged | {"seal": seal_of(forged)}))
+        assert dse("check", path).code == 1
+
+
 def test_the_check_refuses_a_plan_in_a_format_that_the_chip_lacks(answered, dse, tmp_path):
     _, _, result = answered
     assert result["solution"]["models"]["llama3-8b"]["plan"]["precision"] == "fp8"

@@ -93,7 +93,7 @@ def solve(posed: ChipPosed, run: Run) -> Result:
         },
     }
     costs = [_checked_costs(problem, best, number) for number in range(len(best.plans))]
-    metrics = answer_metrics(problem, best.chip, best.plans, costs, stopped)
+    metrics = answer_metrics(problem, best.chip, best.plans, costs, stopped) | {"chips": real_chips(problem)}
     metrics |= {
         "plans_in_vocabulary": outcome.plans,
         "boxes": outcome.counts.boxes,
@@ -233,7 +233,6 @@ def answer_metrics(
         "limits": limits_of(problem, chip, shown),
         "notes": notes(problem),
         "stopped": stopped,
-        "chips": real_chips(problem),
     }
 
 

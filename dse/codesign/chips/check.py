@@ -1,11 +1,12 @@
 """The independent check of a co-search over chips.
 
-What a chip takes comes from :mod:`hardware.silicon`, rules, memory and step of each plan from the checker of
-:mod:`dse.plan`, which shares no code with the search, and the score from these. That no chip is better is proven by
-searching again.
+What a chip takes is calculated a second time (:mod:`dse.codesign.chips.check_silicon`); rules, memory and step of each
+plan, on the answer and on real chips, come from the checker of :mod:`dse.plan`, and the score from these: none of it
+shares code with the search. That no chip is better, and no plan on real chips, is proven by searching again.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from dse.codesign.chips.answer import (
@@ -17,18 +18,32 @@ from dse.codesign.chips.answer import (
     near_metrics,
     search,
 )
+from dse.codesign.chips.check_silicon import (
+    PackageSizes,
+    all_in_kw,
+    divisor,
+    sizes_of,
+    sizes_of_chip,
+    usd_per_hour,
+)
 from dse.codesign.chips.emptiness import emptiness
 from dse.codesign.chips.leaf import ChosenChip
 from dse.codesign.chips.problem import ChipProblem, Links
-from dse.codesign.chips.silicon import Realisation, highest_clock_hz
+from dse.codesign.chips.real_chips import intervals, real_chips
+from dse.codesign.chips.silicon import Realisation
 from dse.plan.check import cost_faults, illegal
 from dse.plan.check_costs import plan_costs
+from dse.plan.chip_table import rests_on
+from dse.plan.problem import PlanProblem
 from dse.plan.training_plan import whole_plan
 from dse.results.differences import differences
 from dse.results.result import PROOF_TOLERANCE, Result
 from dse.run.run import Run
 from hardware.chip_space import Memory
-from hardware.units import KIB, MIB
+from hardware.silicon.area import PADDING
+from hardware.silicon.chips import silicon
+from hardware.silicon.tables import nodes
+from hardware.units import GIGA, KIB, MIB
 
 _AFFORDABLE_PLANS = 100_000
 """Of all models: a second of search."""
@@ -36,7 +51,7 @@ _AFFORDABLE_PLANS = 100_000
 _COUNTED = ("plans_in_vocabulary", "boxes", "plan_bounds", "chips_evaluated", "equally_good")
 
 _OF_THE_SEARCH = (*_COUNTED, "near", "near_count", "sensitivity", "unfinished")
-"""What of the metrics does not follow from the solution."""
+"""What of the metrics does not follow from the solution, nor from plans that are stated beside it."""
 
 
 def is_repeated(result: Result) -> bool:
@@ -51,7 +66,9 @@ def open_claims(result: Result) -> dict[str, str]:
         return {}
     reason = "bounding all chips and plans takes as long as the search (--prove)"
     stated = [f"metrics.{key}" for key in _OF_THE_SEARCH if key in result.metrics]
-    return dict.fromkeys(["bound", *stated], reason)
+    faster = "that no plan is faster on these chips is found by searching again (--prove)"
+    beside = {"metrics.chips, that plans are the best": faster} if result.metrics["chips"] else {}
+    return dict.fromkeys(["bound", *stated], reason) | beside
 
 
 def faults(result: Result, posed: ChipPosed, prove: bool) -> list[str]:
@@ -88,9 +105,12 @@ def faults(result: Result, posed: ChipPosed, prove: bool) -> list[str]:
         if broken:
             return broken
     expected = answer_metrics(problem, chip, plans, costs, result.metrics["stopped"])
-    own = {key: each for key, each in result.metrics.items() if key not in _OF_THE_SEARCH}
+    own = {key: each for key, each in result.metrics.items() if key not in (*_OF_THE_SEARCH, "chips")}
+    sizes = sizes_of_chip(problem.space, stated, None if math.isinf(problem.limits.power_w) else problem.limits.power_w)
     broken = [
-        *_limit_faults(problem, chip),
+        *_limit_faults(problem, stated, sizes),
+        *_silicon_faults(problem, sizes, result.metrics),
+        *_real_chip_faults(problem, result.metrics["chips"]),
         *differences("objective.value", result.objective.value, expected["score"]),
         *differences("metrics", own, expected),
     ]
@@ -148,23 +168,114 @@ def _chip_faults(problem: ChipProblem, stated: dict[str, Any]) -> list[str]:
     return broken
 
 
-def _limit_faults(problem: ChipProblem, chip: ChosenChip) -> list[str]:
+def _limit_faults(problem: ChipProblem, chip: Mapping[str, Any], sizes: PackageSizes) -> list[str]:
     """Limits that a chip exceeds."""
-    made = problem.silicon(chip.cores, chip.how, chip.memory, chip.links, chip.precision)
-    watts, limits, sides = float(made.watts(chip.clock_hz)[0]), problem.limits, chip.width + chip.depth
+    limits, space, (die,) = problem.limits, problem.space, sizes.dies
+    watts, usd, area = sizes.demand_w(), sum(sizes.bill_usd().values()), die.area_mm2()
+    long, short = sorted((chip["array_width"], chip["array_depth"]), reverse=True)
+    local, shared, margin = chip["local_kib"] * KIB, chip["shared_mib"] * MIB, 1 + PROOF_TOLERANCE
+    heads = [model.key_width + model.context_width for model, _ in problem.models]
+    tile = 2 * ((long + 2 * short) * max(heads) + long * short) if problem.stack.attention.value == "fused" else 0
     rules = {
-        f"chip.clock_hz must be at most that of {chip.how.node} nm": chip.clock_hz <= highest_clock_hz(chip.how.node),
-        "the die must be within its limit and have the edge for its memory and links": bool(made.fits[0]),
-        f"the package must draw at most {limits.power_w:g} W, but draws {watts:g}": watts
-        <= limits.power_w * (1 + PROOF_TOLERANCE),
-        f"the package must cost at most {limits.usd:g} $, but costs {float(made.usd[0]):g}": bool(
-            made.usd[0] <= limits.usd * (1 + PROOF_TOLERANCE)
+        f"chip.clock_hz must be at most that of {chip['node']} nm": chip["clock_hz"]
+        <= nodes()[chip["node"]].clock * GIGA * margin,
+        f"the die must be at most {space.largest_mm2:g} mm², but has {area:g}": area <= space.largest_mm2 * margin,
+        "dies must share out units and shared_mib evenly": not (
+            chip["units"] % chip["dies"] or chip["shared_mib"] % chip["dies"]
         ),
-        "local_kib must hold the edges of an array twice": chip.local_kib * KIB >= 4 * sides,
-        "shared_mib must hold the operands of an array twice": chip.shared_mib * MIB
-        >= 4 * (chip.width * chip.depth + sides),
+        f"the package must draw at most {limits.power_w:g} W, but draws {watts:g}": watts <= limits.power_w * margin,
+        f"the package must cost at most {limits.usd:g} $, but costs {usd:g}": usd <= limits.usd * margin,
+        "local_kib must hold the edges of an array twice": local >= 4 * (long + short),
+        "local_kib must hold a tile of fused attention": local >= tile,
+        "shared_mib must hold the operands of an array twice": shared >= 4 * (long * short + long + short),
     }
     return [rule for rule, holds in rules.items() if not holds]
+
+
+def _silicon_faults(problem: ChipProblem, sizes: PackageSizes, metrics: Mapping[str, Any]) -> list[str]:
+    """Figures of silicon, and the score, that a second calculation does not find; intervals are compared elsewhere."""
+    (die,), demand, bill = sizes.dies, sizes.demand_w(), sizes.bill_usd()
+    sustained = demand if sizes.cap_w is None else min(demand, sizes.cap_w)
+    areas, area, usd = die.blocks_mm2(), die.area_mm2(), sum(bill.values())
+    padding = area - sum(areas.values())
+    expected = {
+        "die_mm2": area,
+        "blocks_mm2": areas | ({PADDING: padding} if padding > PROOF_TOLERANCE * area else {}),
+        "sold_share": die.sold_share(),
+        "power_w": demand,
+        "kw_all_in": all_in_kw(sustained),
+        "bill_usd": bill,
+        "usd": usd,
+        "usd_per_hour": usd_per_hour(usd, sustained, at_price=False),
+        "usd_per_hour_at_price": usd_per_hour(usd, sustained, at_price=True),
+        "co2e_kg": sizes.carbon_kg(),
+    }
+    stated = {name: _values(each) for name, each in metrics["silicon"].items()}
+    throughputs = [problem.global_batch / each["step_s"] for each in metrics["models"].values()]
+    score = _score(problem, throughputs, sizes, sizes.clock_hz)
+    broken = differences("metrics.silicon", stated, expected) + differences("metrics.score", metrics["score"], score)
+    for name, each in metrics["models"].items():
+        parts = math.fsum(each["time_s"].values())
+        if not math.isclose(parts, each["step_s"], rel_tol=PROOF_TOLERANCE):
+            broken.append(f"the parts of a step of {name} must add up to {each['step_s']!r} s, but are {parts!r} s")
+    return broken
+
+
+def _values(figure: Any) -> Any:
+    """The first entry of each [value, low, high]."""
+    return {name: each[0] for name, each in figure.items()} if isinstance(figure, dict) else figure[0]
+
+
+def _score(problem: ChipProblem, throughputs: list[float], sizes: PackageSizes, clock_hz: float) -> float:
+    """The mean over models of throughput, over what the objective divides by."""
+    goal = problem.objective
+    weights = [1.0] * len(throughputs) if goal.weights is None else list(goal.weights)
+    pairs = list(zip(weights, throughputs, strict=True))
+    if goal.mean == "arithmetic":
+        mean = sum(weight * each for weight, each in pairs) / sum(weights)
+    else:
+        mean = math.exp(sum(weight * math.log(each) for weight, each in pairs) / sum(weights))
+    return mean / divisor(goal.per, sizes, clock_hz, problem.accelerators)
+
+
+def _real_chip_faults(problem: ChipProblem, rows: list[dict[str, Any]]) -> list[str]:
+    """Of real chips: plans by the rules and costs of the checker of ``dse plan``, silicon by the second calculation."""
+    names = [chip[0].system.chip.name for chip in problem.chips]
+    if [each["name"] for each in rows] != names:
+        return [f"metrics.chips must be {names}, but got {[each['name'] for each in rows]}"]
+    return [fault for chip, row in zip(problem.chips, rows, strict=True) for fault in _row_faults(problem, chip, row)]
+
+
+def _row_faults(problem: ChipProblem, chip: tuple[PlanProblem, ...], row: dict[str, Any]) -> list[str]:
+    where, throughputs = f"metrics.chips of {row['name']}", dict[str, float | None]()
+    for model, _ in problem.models:
+        stated = row["plans"].get(model.name)
+        if stated is None:
+            throughputs[model.name] = None
+            continue
+        plan = whole_plan(stated, "result")
+        asked = next((each for each in chip if each.model == model and each.precision == plan.precision), None)
+        if asked is None:
+            return [f"{where}: the plan of {model.name} must be in a precision of the search, not {plan.precision}"]
+        if broken := illegal(asked, plan):
+            return [f"{where}: {fault}" for fault in broken]
+        costs = plan_costs(asked, plan)
+        if broken := cost_faults(asked, costs, costs.step_s):
+            return [f"{where}: {fault}" for fault in broken]
+        throughputs[model.name] = problem.global_batch / costs.step_s
+    made = silicon(row["name"])
+    expected: dict[str, Any] = {"throughputs": throughputs, "basis": rests_on(chip[0]), "power_w": None, "usd": None}
+    known = [each for each in throughputs.values() if each is not None]
+    expected |= {"score": None, **intervals(row["name"])}
+    if made is not None:
+        sizes = sizes_of(made)
+        clock_hz = sizes.highest_hz()
+        expected |= {"power_w": sizes.demand_w(clock_hz), "usd": sum(sizes.bill_usd().values())}
+        if len(known) == len(throughputs):
+            expected["score"] = _score(problem, known, sizes, clock_hz)
+    elif len(known) == len(throughputs) and problem.objective.per == "throughput":
+        expected["score"] = _score(problem, known, PackageSizes((), 0.0, "none", 0.0, 0.0, 0.0, None), 0.0)
+    return differences(where, {key: row[key] for key in expected}, expected)
 
 
 def _proof_faults(result: Result, posed: ChipPosed) -> list[str]:
@@ -182,6 +293,7 @@ def _proof_faults(result: Result, posed: ChipPosed) -> list[str]:
     expected |= near_metrics(posed.problem, again)
     if result.metrics.get("unfinished") != ["sensitivity"]:
         expected |= changed_metrics(posed, again.best[0].chip)
+    expected["chips"] = real_chips(posed.problem)
     return [
         *differences("objective.value", result.objective.value, again.score),
         *differences("bound", result.bound, again.score),

@@ -116,8 +116,8 @@ class RealChip(Document):
         score: the objective; null where no plan fits, or it is not known what the chip is made of.
         throughputs: samples per second by model; null where no plan fits.
         plans: the fastest of each model; null where none fits.
-        power_w: with all units at work under its limit; null where it is not known.
-        usd: cost of a package; null where it is not known.
+        power_w, power_interval_w: with all units at work under its limit; null where it is not known.
+        usd, usd_interval: cost of a package; null where it is not known.
         basis: what its rates rest on.
     """
 
@@ -126,7 +126,9 @@ class RealChip(Document):
     throughputs: dict[str, Amount | None]
     plans: dict[str, PlanDocument | None]
     power_w: Amount | None
+    power_interval_w: list[Amount] | None
     usd: Amount | None
+    usd_interval: list[Amount] | None
     basis: str
 
 

@@ -89,13 +89,15 @@ def _beside(result: Result) -> list[Table]:
     if metrics["chips"]:
         made = metrics["silicon"]
         rows: list[Row] = [
-            ("this answer", number(value), "100 %", f"{made['power_w'][0]:,.0f}",
-             f"{made['usd'][0]:,.0f}", "derated mappings")
-        ]  # fmt: skip
+            ("this answer", number(value), "100 %", _triple(made["power_w"]), _triple(made["usd"]), "derated mappings")
+        ]
         for each in metrics["chips"]:
-            score, power_w, usd = each["score"], each["power_w"], each["usd"]
+            score = each["score"]
             cells = ("", "") if score is None else (number(score), percent(score / value))
-            figures = ("" if power_w is None else f"{power_w:,.0f}", "" if usd is None else f"{usd:,.0f}")
+            figures = [
+                "" if each[key] is None else _triple([each[key], *each[interval]])
+                for key, interval in (("power_w", "power_interval_w"), ("usd", "usd_interval"))
+            ]
             rows.append((each["name"], *cells, *figures, each["basis"]))
         head = ("chip", unit, "vs. this answer", "W", "$", "rates")
         tables.append(
