@@ -8,7 +8,7 @@ answers it: by all plans that have what the row fixes.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from dse.plan.problem import PlanProblem
 from dse.plan.rules import faults
 from dse.plan.search.enumeration import enumerate_plans
 from dse.plan.search.vocabulary import plans_of, sharing_counts, with_sharing
+from dse.plan.stack_range import on_problem, stacks_meant
 from dse.plan.training_plan import AXES, CHOSEN_KEYS, ORDERS, PIPELINE_INSIDE, USUAL_ORDER, TrainingPlan
 from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
 from hardware.inputs import InputError
@@ -117,6 +118,34 @@ def priced(
     found.sort(key=lambda row: row.line)
     refused.sort(key=lambda row: row.line)
     return Batch(tuple(found), tuple(refused), tuple(sorted(left)), reason)
+
+
+class StackRange(NamedTuple):
+    """Seconds of a step with the stacks that could be meant: of the fastest, in the middle, of the slowest."""
+
+    low_s: float
+    middle_s: float
+    high_s: float
+
+
+def stack_ranges(rows: Sequence[PricedRow]) -> list[StackRange | None]:
+    """The range of each row; None where its stack is named, or its machine is a template."""
+    together: dict[int, list[int]] = {}
+    for place, row in enumerate(rows):
+        if not row.problem.stack_is_named:
+            together.setdefault(id(row.problem), []).append(place)
+    ranges: list[StackRange | None] = [None] * len(rows)
+    for places in together.values():
+        problem = rows[places[0]].problem
+        meant = [replace(problem, stack=on_problem(problem, name)) for name in stacks_meant(problem.system.chip)]
+        for start in range(0, len(places), _CHUNK):
+            part = places[start : start + _CHUNK]
+            plans = PlanArrays.of([rows[place].plan for place in part])
+            steps = np.array([evaluate(each, plans).step_s for each in meant])
+            ends = np.stack([steps.min(axis=0), np.median(steps, axis=0), steps.max(axis=0)], axis=1)
+            for place, (low_s, middle_s, high_s) in zip(part, ends.tolist(), strict=True):
+                ranges[place] = StackRange(low_s, middle_s, high_s)
+    return ranges
 
 
 def _completed(row: PlanRow) -> TrainingPlan | None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import pyarrow as pa
 from pydantic import Field
 
-from dse.plan.batch import Batch, PricedRow, priced
+from dse.plan.batch import Batch, PricedRow, StackRange, priced, stack_ranges
 from dse.plan.batch_rows import PlanRow, Refused, read_rows
 from dse.plan.check import cost_faults, illegal
 from dse.plan.check_costs import plan_costs
@@ -74,6 +74,8 @@ class PricedRows(Document):
         step_s: time of a step.
         tokens_per_s: of all accelerators.
         low_s, high_s: between which the step is with a probability of 0.9; null where too little was measured.
+        stacks_low_s, stacks_middle_s, stacks_high_s: the fastest, middle and slowest step with the stacks that could be
+            meant; null where one is named.
         memory_bytes: of the fullest rank.
         fits: whether that is no more than an accelerator has.
         plan: the plan in its short form, with what was chosen for the row.
@@ -83,6 +85,9 @@ class PricedRows(Document):
     step_s: list[Amount]
     low_s: list[Amount | None]
     high_s: list[Amount | None]
+    stacks_low_s: list[Amount | None]
+    stacks_middle_s: list[Amount | None]
+    stacks_high_s: list[Amount | None]
     tokens_per_s: list[Amount]
     memory_bytes: list[Amount]
     fits: list[bool]
@@ -291,11 +296,16 @@ def _columns(batch: Batch) -> dict[str, list[Any]]:
     problems = {id(row.problem): row.problem for row in batch.priced}
     intervals = {key: interval(problem) for key, problem in problems.items()}
     steps = [intervals[id(row.problem)].around(row.step_s, max_low=max_speedup(row.mfu)) for row in batch.priced]
+    ranges = stack_ranges(batch.priced)
     return {
         "line": [row.line for row in batch.priced],
         "step_s": [row.step_s for row in batch.priced],
         "low_s": [None if ends is None else ends[0] for ends in steps],
         "high_s": [None if ends is None else ends[1] for ends in steps],
+        **{
+            f"stacks_{key}": [None if each is None else getattr(each, key) for each in ranges]
+            for key in StackRange._fields
+        },
         "tokens_per_s": [row.tokens_per_s for row in batch.priced],
         "memory_bytes": [row.memory_bytes for row in batch.priced],
         "fits": [row.fits for row in batch.priced],

@@ -3,13 +3,15 @@
 import csv
 import json
 import re
+import statistics
 
 import pyarrow.parquet as pq
 import pytest
 
-from dse.plan.batch import priced
+from dse.plan.batch import priced, stack_ranges
 from dse.plan.batch_rows import Refused, read_rows
 from dse.plan.options import PredictOptions
+from dse.plan.stack_range import steps_by_stack
 from dse.plan.training_plan import read_plan
 from dse.predict.contract import PROBLEM
 from dse.problem import pose
@@ -58,6 +60,10 @@ def test_each_row_costs_what_predict_says_of_its_plan(table):
             assert alone.status == "infeasible"
             assert alone.infeasibility.demand == pytest.approx(row.memory_bytes)
     assert found[4].step_s == found[5].step_s
+    for row, ends in zip(found, stack_ranges(found), strict=True):
+        steps = [*steps_by_stack(row.problem, row.plan).values()]
+        assert ends == pytest.approx((min(steps), statistics.median(steps), max(steps)))
+    assert stack_ranges(priced(rows_of(path, stack="mlperf-5")).priced) == [None] * len(found)
 
 
 def test_keys_of_plan_hold_for_rows_that_do_not_give_them(table):
