@@ -62,7 +62,7 @@ _SAME_MODEL = {"deepseek-r1": "deepseek-v3"}
 INTERVALS = Path(__file__).parents[1] / "dse" / "serve" / FILE
 
 START = Constants(
-    kernels=1.0, starts=1.0, collectives=1.0, host_s=1e-3, layer_s=1e-5, launch_s=3e-4, request_s=0.02,
+    kernels=1.0, starts=1.0, collectives=1.0, host_s=1e-3, layer_s=1e-5, launch_s=3e-4, request_s=0.02, token_s=2e-6,
     source="before any run is seen",
 )  # fmt: skip
 
@@ -87,7 +87,11 @@ def _posed(model: str, chip: str, shape: Shape, formats: Formats) -> tuple[StepW
 def run_of(row: ServingRow) -> MeasuredRun:
     """A row as events predict it."""
     posed = _posed(row.model, row.chip, row.shape, row.formats)
-    return MeasuredRun(row.configuration, *posed, row.load, row.tpot_s, row.ttft_s)
+    own = row.recipe
+    return MeasuredRun(
+        row.configuration, *posed, row.load, row.tpot_s, row.ttft_s, None, own.chunk,
+        own.receive_steps, own.wait_steps, own.wait_share,
+    )  # fmt: skip
 
 
 def stack_of(row: ServingRow) -> str:

@@ -4,6 +4,8 @@ The rows are not part of the project: they are read from ``serving/measured.csv`
 from another file of that form. Which configurations (model, chip, engine, format, shape, origin) constants are fitted
 to was decided before anything was fitted: in each group of engine and origin, the first third by the digest of the
 configuration. ``python -m benchmarks.serving_rows`` writes the file where there is none.
+
+How the engines of the public benchmark were launched is in ``data/serving/recipes.csv``, from its own scripts.
 """
 
 import csv
@@ -11,6 +13,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import cast
 
@@ -20,6 +23,7 @@ from dse.serve.load import Lengths, Load
 from dse.serve.shape import Formats, Shape, WeightFormat
 from tests.shared_data import case_of_others
 
+RECIPES = Path(__file__).parent / "data" / "serving" / "recipes.csv"
 MARKS = Path(__file__).parent / "data" / "serving" / "fitted_configurations.yaml"
 TABLE = ("serving", "measured.csv")
 CONFIGURATION = (
@@ -32,7 +36,25 @@ _SHORTEST = 0.8
 _BLOCK_SCALED = ("deepseek-r1", "qwen3-235b-a22b", "qwen3-32b", "glm-5", "qwen3.5-397b-a17b")
 """Models whose 8-bit checkpoints have a scale for each block."""
 
+_SPARE, _FEWEST = 200, 8192
+"""Tokens of a context beyond prompt and output, and the fewest of a step, in these scripts."""
+
 _LATENT = ("deepseek-r1", "glm-5")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How an engine was launched; None and 1, 0 and 0.0 are its defaults.
+
+    Attributes:
+        chunk: new tokens of a step.
+        receive_steps, wait_steps, wait_share: as :class:`dse.serve.simulation.Limits` has them.
+    """
+
+    chunk: int | None = None
+    receive_steps: int = 1
+    wait_steps: int = 0
+    wait_share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -46,6 +68,7 @@ class ServingRow:
         formats, shape, load: how.
         ttft_s, tpot_s: means over requests.
         is_fitted: whether constants may be fitted to it.
+        recipe: how its engine was launched, where that is known.
     """
 
     key: str
@@ -60,6 +83,7 @@ class ServingRow:
     ttft_s: float
     tpot_s: float
     is_fitted: bool
+    recipe: Recipe = Recipe()
 
 
 def serving_rows(path: Path | None = None) -> list[ServingRow]:
@@ -95,7 +119,30 @@ def _row(row: Mapping[str, str], fitted: set[str]) -> ServingRow:
         ttft_s=1e-3 * float(row["ttft_ms"]),
         tpot_s=1e-3 * float(row["tpot_ms"]),
         is_fitted=configuration in fitted,
+        recipe=recipe_of(row) if row["origin"] == "inferencex" else Recipe(),
     )
+
+
+@cache
+def _recipes() -> list[dict[str, str]]:
+    return _table(RECIPES)
+
+
+def recipe_of(row: Mapping[str, str]) -> Recipe:
+    """The first recipe that a row of the public benchmark matches; defaults where there is none."""
+    keys = ("engine", "gpu", "model", "precision", "tp", "isl", "osl")
+    for each in _recipes():
+        if int(row["concurrency"]) < int(each["from_concurrency"] or 0):
+            continue
+        if all(not each[key] or row[key] in each[key].split("|") for key in keys):
+            prompt, output = int(row["isl"]), int(row["osl"])
+            needed = -(-(int(row["concurrency"]) + prompt + 64) // 64) * 64
+            sizes = {"context": prompt + output + _SPARE, "requests": max(needed, _FEWEST)}
+            return Recipe(
+                sizes[each["chunk"]] if each["chunk"] in sizes else int(each["chunk"]),
+                int(each["receive_steps"] or 1), int(each["wait_steps"] or 0), float(each["wait_share"] or 0),
+            )  # fmt: skip
+    return Recipe()
 
 
 def formats_of(row: Mapping[str, str]) -> Formats:

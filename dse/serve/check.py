@@ -114,20 +114,30 @@ class Steps:
             "host": self.fixed_s,
         }
 
-    def prompt_attention_s(self, tokens: float, before: float, parts: int) -> float:
-        """Of a prompt whose first tokens are there."""
-        pairs = self.parts.prefill_s(tokens) - self.parts.prefill_s(before)
+    def prompt_attention_s(self, tokens: float, before: float, parts: int, prompts: float = 1.0) -> float:
+        """Of prompts whose first tokens are there, in so many steps."""
+        pairs = prompts * (self.parts.prefill_s(tokens) - self.parts.prefill_s(before))
         return self.own.kernels * pairs + self.own.starts * parts * self.parts.prefill_start_s
 
 
 @dataclass(frozen=True)
 class _Pace:
-    """Of a batch: between tokens, of a prompt alone, what a prompt adds; and the parts of a decode step."""
+    """Of a batch: between tokens, of a prompt alone, what a prompt adds; parts of a decode step; and until the first
+    tokens of as many prompts that come at once, mean.
+    """
 
     tpot_s: float
     alone_s: float
     added_s: float
     decode: dict[str, float]
+    first_s: float
+
+    def rest_s(self, begun: float, others: float) -> float:
+        """Of a step in which so many prompts begin, and of the prompts of ``others`` a second that come in it."""
+        step = sum(self.decode.values())
+        square = step**2 + 2 * begun * step * self.added_s + (begun + begun**2) * self.added_s**2
+        rest = square / (2 * (step + begun * self.added_s))
+        return rest * (1 + 2 * others * self.added_s)
 
 
 def _pace(problem: ServeProblem, engine: Engine, steps: Steps, running: float, chunk: int) -> _Pace:
@@ -148,7 +158,16 @@ def _pace(problem: ServeProblem, engine: Engine, steps: Steps, running: float, c
         more = with_prompt - steps.compute_s(running, running) - steps.exchange_s(running)
         added = max(parts * more + attention, least - parts * step)
         alone = added + parts * step
-    return _Pace(step + (running - 1.0) * max(added, 0.0) / output, alone, added, decode)
+    added = max(added, 0.0)
+    if engine.steps.value == "whole prompts":
+        count = math.ceil(running / max(math.floor(chunk / new), 1))
+    else:
+        count = math.ceil(running * new / chunk)
+    share = running / count
+    full = steps.compute_s(share * new, share) + steps.exchange_s(share * new) + steps.fixed_s
+    full += steps.prompt_attention_s(prompt, prompt - new, 1, share)
+    first = (count + max(count / running, 1.0)) / 2 * max(full, problem.model.layers * own.launch_s)
+    return _Pace(step + (running - 1.0) * added / output, alone, added, decode, first)
 
 
 def costs(problem: ServeProblem, plan: ServingPlan) -> Costs:
@@ -166,11 +185,16 @@ def costs(problem: ServeProblem, plan: ServingPlan) -> Costs:
     own = _pace(problem, engine, steps, running, plan.chunk)
     answering = own.alone_s + (output - 1.0) * own.tpot_s
     queue = max(clients - running, 0.0) / running * answering
-    burst = (running - 1.0) / 2.0 * own.added_s / _REQUESTS_PER_CLIENT
-    ttft = engine.constants.request_s + own.tpot_s / 2.0 + own.alone_s + burst + queue
+    others, taken = running - 1.0, load.prompt.mean * engine.constants.token_s
+    calm = first = own.first_s
+    if others > 0:
+        calm = own.alone_s + own.rest_s(others / output, others / answering)
+        first = max(first, own.alone_s + others / 2.0 * plan.attention_data * plan.pipeline * taken)
+    request = engine.constants.request_s + taken
+    ttft = request + queue + calm + (first - calm) / _REQUESTS_PER_CLIENT
     latency = ttft + (output - 1.0) * own.tpot_s
     out = busy * clients * output / latency
-    parts = _time(own, output, engine.constants.request_s, queue + burst)
+    parts = _time(own, output, request, ttft)
     return Costs(ttft, own.tpot_s, latency, out, out / output, running, parts, memory, tokens, held, overflow)
 
 
@@ -180,15 +204,19 @@ def _open_costs(
 ) -> Costs:  # fmt: skip
     load, output = problem.load, problem.load.output.mean
     rate = load.rate_per_s / batches
+    server, taken = plan.attention_data * plan.pipeline, load.prompt.mean * engine.constants.token_s
+    busy = min(server * rate * taken, 0.999)
+    request = engine.constants.request_s + taken + busy * taken / (2 * (1 - busy))
 
-    def latency_of(own: _Pace) -> tuple[float, float, float]:
-        busy = min(rate * own.added_s, 0.999)
-        wait = busy * own.added_s / (2.0 * (1.0 - busy))
-        ttft = engine.constants.request_s + own.tpot_s / 2.0 + own.alone_s + wait
-        return ttft, ttft + (output - 1.0) * own.tpot_s, wait
+    def latency_of(own: _Pace) -> tuple[float, float]:
+        run = own.alone_s + (output - 1.0) * own.tpot_s
+        begun = rate * sum(own.decode.values()) / (1 - min(rate * own.added_s, 0.999))
+        ttft = request + own.alone_s + (1 - math.exp(-rate * run)) * own.rest_s(begun, rate)
+        return ttft, ttft + (output - 1.0) * own.tpot_s
 
     full = _pace(problem, engine, steps, float(most), plan.chunk)
     capacity = most / (full.alone_s + full.tpot_s / 2.0 + (output - 1.0) * full.tpot_s)
+    capacity = min(capacity, 1 / (server * taken)) if taken else capacity
     low, high = 1.0, float(most)
     for _ in range(24):
         middle = (low + high) / 2.0
@@ -197,11 +225,11 @@ def _open_costs(
         else:
             low = middle
     own = _pace(problem, engine, steps, high, plan.chunk)
-    ttft, latency, wait = latency_of(own)
+    ttft, latency = latency_of(own)
     stays, held, overflow, tokens = memory
+    parts = _time(own, output, request, ttft)
     if rate >= capacity:
         ttft = latency = math.inf
-    parts = _time(own, output, engine.constants.request_s, wait)
     tpot = own.tpot_s if math.isfinite(latency) else math.inf
     answered = load.rate_per_s * output if math.isfinite(latency) else 0.0
     return Costs(
@@ -209,15 +237,15 @@ def _open_costs(
     )  # fmt: skip
 
 
-def _time(own: _Pace, output: float, request_s: float, waiting_s: float) -> dict[str, float]:
+def _time(own: _Pace, output: float, request_s: float, ttft_s: float) -> dict[str, float]:
     """Where the latency of a request goes."""
-    tokens = output - 1.0
+    tokens, prefill = output - 1.0, min(own.alone_s, ttft_s - request_s)
     decode = {f"decode: {name}": tokens * seconds for name, seconds in own.decode.items()}
     others = tokens * (own.tpot_s - sum(own.decode.values()))
     return {
-        "waiting": waiting_s + own.tpot_s / 2.0,
+        "waiting": ttft_s - request_s - prefill,
         "request": request_s,
-        "prefill": own.alone_s,
+        "prefill": prefill,
         **decode,
         "prompts of others": others,
     }

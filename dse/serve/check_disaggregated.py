@@ -133,7 +133,7 @@ def _stations(problem: ServeProblem, plan: SplitPlan, engine: Engine) -> _Statio
         step = steps.compute_s(tokens, float(together)) + steps.exchange_s(tokens) + steps.fixed_s + start + pairs
         full = max(step, launched) / together
     ranks = [each.replicas * each.attention_data * each.pipeline for each in (plan.prefill, plan.decode)]
-    return _Stations(full, alone, _moved_s(problem, plan), own.request_s, ranks[0], ranks[1])
+    return _Stations(full, alone, _moved_s(problem, plan), own.request_s + prompt * own.token_s, ranks[0], ranks[1])
 
 
 def _moved_s(problem: ServeProblem, plan: SplitPlan) -> float:

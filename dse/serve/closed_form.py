@@ -150,13 +150,14 @@ def priced(problem: ServeProblem, cell: Cell, columns: Grid, tables_for: TablesO
     groups = (columns.replicas * shape.attention_data * shape.pipeline).astype(np.float64)
     requests = np.maximum(np.minimum(columns.batch, memory.requests) // shape.pipeline, 1.0)
     chunk = columns.chunk.astype(np.float64)
+    sharers = shape.attention_data * shape.pipeline
     if problem.is_open:
-        state, capacity = open_state(tables, engine, load, load.rate_per_s / groups, requests, chunk)
+        state, capacity = open_state(tables, engine, load, load.rate_per_s / groups, requests, chunk, sharers)
         tokens_per_s, rate = groups * state.tokens_per_s, groups * capacity
     else:
         busy = np.minimum(groups, load.concurrency)
         clients = np.maximum(load.concurrency / groups, 1.0)
-        state = steady_state(tables, engine, load, clients, requests, chunk)
+        state = steady_state(tables, engine, load, clients, requests, chunk, sharers)
         tokens_per_s = busy * state.tokens_per_s
         rate = tokens_per_s / load.output.mean
     lost = np.where(memory.fits, 0.0, np.inf)

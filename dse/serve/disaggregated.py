@@ -129,7 +129,7 @@ def disaggregated_state(
     context = np.full(len(clients), prompt + load.output.mean / 2)
     each, alone = prompt_seconds(steps, prompt, split.step_tokens)
     moved, ones = split.fixed_transfer_s + prompt * split.token_transfer_s, np.ones(len(clients))
-    fixed = engine.constants.request_s + alone + moved
+    fixed = engine.constants.before_s(prompt) + alone + moved
     pairs = Pairs(each * ones, moved * ones, fixed * ones, prefill_ranks, decode_ranks, requests)
     return closed_loop(pairs, load, clients, lambda running: decode.token_s(running, context))
 

@@ -53,9 +53,13 @@ def recorded_apart(
         split.requests, float(split.cache_tokens),
     )  # fmt: skip
     log = np.zeros((steps, 6))
+    ranks = [rank_of(each, engine, seed) for each, engine in zip((split.prefill, split.decode), engines, strict=True)]
+    # Processes that take prompts in are as many as workers: few wait for others.
+    taken_s = engines[0].constants.before_s(load.prompt.mean)
+    prefill, decode = (each._replace(costs=each.costs._replace(request_s=taken_s)) for each in ranks)
     sent, first, last, count = simulate_apart(
         arrivals, load.concurrency, prompts, outputs, split.fixed_transfer_s + split.token_transfer_s * prompts,
-        rank_of(split.prefill, engines[0], seed), rank_of(split.decode, engines[1], seed), rules, log,
+        prefill, decode, rules, log,
     )  # fmt: skip
     outcome = outcome_of(sent, first, last, outputs, int(count), 0)
     return RecordedApart(outcome, sent, first, last, log[: int(count)])

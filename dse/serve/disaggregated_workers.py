@@ -132,7 +132,7 @@ def _prefill(problem: ServeProblem, cells: list[Cell]) -> PrefillWorkers:
         seconds = np.array([prompt_seconds(steps, load.prompt.mean, int(each)) for each in chunks])[places]
         sent, ones = sent_bytes(problem.model, shape, cell.formats, load.prompt.mean), np.ones(len(fits))
         every = columns.replicas[fits] * shape.attention_data * shape.pipeline
-        alone = seconds[:, 1] + cell.engine.constants.request_s
+        alone = seconds[:, 1] + cell.engine.constants.before_s(load.prompt.mean)
         sizes = columns.replicas[fits], columns.chunk[fits], legal[-1][fits], every
         parts.append(np.array([number * ones, *sizes, seconds[:, 0], alone, sent * ones]))
     each = np.concatenate(parts, axis=1)

@@ -75,6 +75,8 @@ class Constants(StrictModel):
         layer_s: a layer of a step: kernels that no table has.
         launch_s: a layer of a step with parts of prompts takes at least as long, for want of a graph.
         request_s: a request, before its first step.
+        token_s: a token of its prompt before that, in a process that takes requests in one after another (tokens of
+            vLLM's API server, SGLang's tokenizer manager and TensorRT-LLM's server are made by one process each).
         source: of these constants.
     """
 
@@ -85,7 +87,12 @@ class Constants(StrictModel):
     layer_s: NonNegative = 0.0
     launch_s: NonNegative = 0.0
     request_s: NonNegative = 0.0
+    token_s: NonNegative = 0.0
     source: Source
+
+    def before_s(self, prompt: float) -> float:
+        """Of a request with a prompt of so many tokens before its first step, where it waits for no other."""
+        return self.request_s + prompt * self.token_s
 
 
 class Engine(StrictModel):

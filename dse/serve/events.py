@@ -6,6 +6,11 @@ A rank keeps a queue of requests that have arrived and a batch of those that run
 - ``prefill first``: while a request of the batch has parts of its prompt left, prompts alone, up to ``step_tokens``;
 - ``whole prompts``: decodes, and prompts in order as long as the next one fits whole.
 
+Two rules of engines let prompts come together, at the price of their first tokens: requests that have arrived may be
+looked for only behind a step with parts of prompts or behind so many others (SGLang, ``--scheduler-recv-interval``),
+and prompts may wait for so many steps beside decoding requests, until they fill a share of ``step_tokens`` with these
+(TensorRT-LLM, ``batch_wait_timeout_iters`` and ``batch_wait_max_tokens_ratio``).
+
 With speculation (:mod:`dse.serve.speculation`) a decoding request gets the drafts that are accepted, and a token more.
 
 Requests are admitted in order of arrival, up to a number and as keys and values fit: prompt and output where the engine
@@ -58,7 +63,8 @@ class Costs(NamedTuple):
         step_s: added to every step.
         decode_start_s, prefill_start_s: added to a step with decoding requests, with parts of prompts.
         launched_s: a step with parts of prompts takes at least as long.
-        request_s: between a request's sending and its arrival at the scheduler.
+        request_s: between a request's sending and its arrival at the scheduler, beside others.
+        token_s: before that, of a token of a prompt, one request after another.
     """
 
     kernels: float
@@ -68,6 +74,7 @@ class Costs(NamedTuple):
     prefill_start_s: float
     launched_s: float
     request_s: float
+    token_s: float
 
 
 class Rank(NamedTuple):
@@ -99,6 +106,9 @@ class Rules(NamedTuple):
         requests: that run at once.
         cache_tokens: that memory holds.
         reserves_output: whether a request is admitted only where its output fits too.
+        receive_steps: steps without prompts behind which arrivals are looked for.
+        wait_steps: that prompts wait at most, for ``wait_tokens`` new tokens of a step.
+        sharers: ranks whose requests one process of the engine takes in, one after another.
     """
 
     composition: int
@@ -106,6 +116,10 @@ class Rules(NamedTuple):
     requests: int
     cache_tokens: float
     reserves_output: bool
+    receive_steps: int = 1
+    wait_steps: int = 0
+    wait_tokens: float = 0.0
+    sharers: float = 1.0
 
 
 @kernel
@@ -208,8 +222,10 @@ def _drafted_s(decoding, context, started, rank):
 
 
 @kernel
-def _composed_s(running, size, prompts, done, target, written, new, rank, rules):
-    """The seconds of the next step of a batch, whose new tokens by request go into ``new``."""
+def _composed_s(running, size, prompts, done, target, written, new, waited, rank, rules):
+    """The seconds of the next step of a batch, whose new tokens by request go into ``new``; the steps that its prompts
+    have waited by then; and its new tokens of prompts.
+    """
     waits = False
     for place in range(size):
         new[place] = 0
@@ -223,8 +239,14 @@ def _composed_s(running, size, prompts, done, target, written, new, rank, rules)
                 decoding += 1
                 context += prompts[request] + written[request]
     room = rules.step_tokens - decoding * (1 + rank.drafts)
+    if waits and decoding and waited < rules.wait_steps:
+        ready = decoding * (1 + rank.drafts)
+        for place in range(size):
+            ready += max(target[running[place]] - done[running[place]], 0)
+        if ready < rules.wait_tokens:
+            return step_s(decoding, context, 0, 0.0, 0, rank), waited + 1, 0
     started, attention_s, ended = _prompt_parts(running, size, room, done, target, new, rank.tables, rules, decoding)
-    return step_s(decoding, context, started, attention_s, ended, rank)
+    return step_s(decoding, context, started, attention_s, ended, rank), 0 if started else waited, started
 
 
 @kernel
@@ -278,6 +300,14 @@ def _write(line, begin, end, held, running, new, done, target):
         line[2] += new[place] if done[running[place]] < target[running[place]] else 0
 
 
+@kernel
+def _send(request, at, prompts, sent, ready, free, costs, rules):
+    """Send a request; when the process that takes requests in is free again, from when it was ``free`` before."""
+    begin, own = max(at, free), prompts[request] * costs.token_s
+    sent[request], ready[request] = at, begin + own + costs.request_s
+    return begin + rules.sharers * own
+
+
 @compiled
 def simulate(arrivals, clients, prompts, outputs, reused, rank, rules, log):
     """Times of every request of a rank.
@@ -301,16 +331,18 @@ def simulate(arrivals, clients, prompts, outputs, reused, rank, rules, log):
     running, new = np.empty(rules.requests, np.int64), np.empty(rules.requests, np.int64)
     again, waiting_again = np.empty(count, np.int64), 0
     size, head, steps, preemptions, held, drawn, now, costs = 0, 0, 0, 0, 0, 0, 0.0, rank.costs
+    waited, unseen, seen, ready, free = 0, 0, 0.0, np.full(count, np.nan), 0.0
     tail = min(clients, count) if clients > 0 else count
     for request in range(tail):
-        sent[request] = 0.0 if clients > 0 else arrivals[request]
+        at = 0.0 if clients > 0 else arrivals[request]
+        free = _send(request, at, prompts, sent, ready, free, costs, rules)
     while True:
-        while size < rules.requests and (waiting_again or (head < tail and sent[head] + costs.request_s <= now)):
+        while size < rules.requests and (waiting_again or (head < tail and ready[head] <= seen)):
             request = again[waiting_again - 1] if waiting_again else head
             if prompts[request] - reused[request] + outputs[request] > rules.cache_tokens:
                 head += 1
                 if clients > 0 and tail < count:
-                    sent[tail] = now
+                    free = _send(tail, now, prompts, sent, ready, free, costs, rules)
                     tail += 1
                 continue
             needed = _reserved(request, prompts, outputs, reused, target, written, rules)
@@ -324,16 +356,21 @@ def simulate(arrivals, clients, prompts, outputs, reused, rank, rules, log):
             if head >= tail and not waiting_again:
                 break
             if not waiting_again:
-                now = max(now, sent[head] + costs.request_s)
+                now = max(now, ready[head])
+            seen = now
             continue
         begin = now
-        now += _composed_s(running, size, prompts, done, target, written, new, rank, rules)
+        seconds, waited, started = _composed_s(running, size, prompts, done, target, written, new, waited, rank, rules)
+        now += seconds
+        unseen += 1
+        if started or unseen >= rules.receive_steps:
+            seen, unseen = now, 0
         if steps < len(log):
             _write(log[steps], begin, now, held, running[:size], new, done, target)
         steps += 1
         stay, drawn = _advanced(running, size, now, done, target, written, outputs, first, last, new, rank.gains, drawn)
         while clients > 0 and size > stay and tail < count:
-            sent[tail] = now
+            free = _send(tail, now, prompts, sent, ready, free, costs, rules)
             tail += 1
             size -= 1
         size, held = _kept(running, stay, prompts, outputs, reused, done, target, written, again, waiting_again, rules)

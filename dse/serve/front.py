@@ -34,7 +34,7 @@ def front(problem: ServeProblem) -> list[dict[str, Any]]:
         together = (batch[rows] // pipeline).astype(np.float64)
         state = steady_state(
             tables_of(problem, cell), piped(cell.engine, pipeline), problem.load, together, together,
-            chunk[rows].astype(np.float64),
+            chunk[rows].astype(np.float64), cell.shape.attention_data * pipeline,
         )  # fmt: skip
         whole = cell.shape.attention_data * pipeline * together * output / state.latency_s / chips
         points += [

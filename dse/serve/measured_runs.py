@@ -17,12 +17,15 @@ from dse.serve.step_tables import StepTables
 from dse.serve.step_work import StepWork
 from hardware.kernel_times.form import Floats
 
-FITTED = ("kernels", "starts", "collectives", "host_s", "layer_s", "launch_s", "request_s")
-_SPREAD = (0.15, 0.3, 0.3, 0.7, 0.7, 0.7, 1.5)
+FITTED = ("kernels", "starts", "collectives", "host_s", "layer_s", "launch_s", "request_s", "token_s")
+_OF_REQUESTS = 2
+"""Of these, the last ones."""
+
+_SPREAD = (0.15, 0.3, 0.3, 0.7, 0.7, 0.7, 1.5, 1.5)
 """Standard deviations of the logarithms of the constants before any run is seen: kernels were timed, hosts were not."""
 
-_LOW = (0.3, 0.1, 0.3, 1e-6, 1e-8, 1e-7, 1e-5)
-_HIGH = (3.0, 4.0, 4.0, 3e-2, 2e-4, 2e-3, 2.0)
+_LOW = (0.3, 0.1, 0.3, 1e-6, 1e-8, 1e-7, 1e-5, 1e-8)
+_HIGH = (3.0, 4.0, 4.0, 3e-2, 2e-4, 2e-3, 2.0, 1e-4)
 
 _NOISE = 0.1
 """Of the logarithm of a row."""
@@ -45,6 +48,7 @@ class MeasuredRun:
         ttft_s: mean over requests; None where it is not known.
         batch: requests that a rank runs at once; None where the server had no limit that was reached.
         chunk: new tokens of a step; None for the engine's default.
+        receive_steps, wait_steps, wait_share: as :class:`dse.serve.simulation.Limits` has them.
     """
 
     configuration: str
@@ -55,6 +59,9 @@ class MeasuredRun:
     ttft_s: float | None = None
     batch: int | None = None
     chunk: int | None = None
+    receive_steps: int = 1
+    wait_steps: int = 0
+    wait_share: float = 0.0
 
     def limits(self, engine: Engine) -> Limits:
         """As recipes set them: every request of the run runs; the longest fits memory, and its prompt a step."""
@@ -71,7 +78,10 @@ class MeasuredRun:
         step_tokens = self.chunk or int(engine.step_tokens.value)
         if engine.steps.value == "whole prompts":
             step_tokens = max(step_tokens, load.prompt.high + requests)
-        return Limits(step_tokens, min(requests, self.batch or requests), room)
+        return Limits(
+            step_tokens, min(requests, self.batch or requests), room,
+            self.receive_steps, self.wait_steps, self.wait_share, own.shape.attention_data,
+        )  # fmt: skip
 
     def outcome(self, engine: Engine, rounds: int = REQUESTS_PER_CLIENT) -> Outcome:
         """Of one rank, whose clients send ``rounds`` requests each."""
@@ -83,22 +93,22 @@ class MeasuredRun:
 def fitted_constants(
     runs: Sequence[MeasuredRun], arriving: Sequence[MeasuredRun], engine: Engine, rounds: int = REQUESTS_PER_CLIENT
 ) -> dict[str, float]:
-    """Constants of an engine, fitted to the TPOT of runs; then ``request_s``, which TPOT does not depend on, to TTFT.
+    """Constants of an engine, fitted to the TPOT of runs; then those of requests, which hardly change it, to TTFT.
 
     They are drawn towards those that the engine has, since few runs alone do not determine them. A configuration counts
     as :data:`_ROWS_OF_ONE` runs however many it has.
 
     Args:
         runs: to fit to.
-        arriving: those of them whose arrivals and TTFT are known; where there are none, ``request_s`` stays.
+        arriving: those of them whose arrivals and TTFT are known; where there are none, times of requests stay.
         engine: composes the steps.
         rounds: requests that each client of a run sends.
     """
     start = np.clip([getattr(engine.constants, name) for name in FITTED], _LOW, _HIGH)
     values = dict(zip(FITTED, start.tolist(), strict=True))
-    values |= _fitted(FITTED[:-1], values, runs, engine, rounds, "tpot_s")
+    values |= _fitted(FITTED[:-_OF_REQUESTS], values, runs, engine, rounds, "tpot_s")
     if arriving:
-        values |= _fitted(FITTED[-1:], values, arriving, engine, rounds, "ttft_s")
+        values |= _fitted(FITTED[-_OF_REQUESTS:], values, arriving, engine, rounds, "ttft_s")
     return {name: float(f"{values[name]:.4g}") for name in FITTED}
 
 

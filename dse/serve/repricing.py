@@ -122,7 +122,8 @@ def _limits(problem: ServeProblem, plan: ServingPlan, cell: Cell) -> Limits:
     shared = fullest * cache_bytes(model, plan.shape, cell.formats, load.prefix) if load.hit_rate else 0.0
     free = max(float(memory.cache[0]) - shared, 0.0)
     held = max(free / one * tokens / plan.pipeline, float(problem.longest))
-    return Limits(plan.chunk, max(plan.batch // plan.pipeline, 1), held)
+    sharers = plan.attention_data * plan.pipeline
+    return Limits(plan.chunk, max(plan.batch // plan.pipeline, 1), held, sharers=sharers)
 
 
 def events_document(problem: ServeProblem, own: Repriced) -> dict[str, Any]:

@@ -23,11 +23,19 @@ class Limits:
         step_tokens: new tokens of a step.
         requests: that run at once.
         cache_tokens: that memory holds.
+        receive_steps: steps without prompts behind which arrivals are looked for.
+        wait_steps: that prompts wait at most, until they fill ``wait_share`` of ``step_tokens`` with decodes.
+        wait_share: 0 … 1.
+        sharers: ranks of the same server, whose requests one process takes in.
     """
 
     step_tokens: int
     requests: int
     cache_tokens: float
+    receive_steps: int = 1
+    wait_steps: int = 0
+    wait_share: float = 0.0
+    sharers: int = 1
 
 
 @dataclass(frozen=True)
@@ -107,7 +115,8 @@ def recorded(
     log = np.zeros((steps, 5))
     rules = Rules(
         COMPOSITIONS[engine.steps.value], limits.step_tokens, limits.requests, float(limits.cache_tokens),
-        engine.reserves_output.value,
+        engine.reserves_output.value, limits.receive_steps, limits.wait_steps, limits.wait_share * limits.step_tokens,
+        float(limits.sharers),
     )  # fmt: skip
     sent, first, last, count, preemptions = simulate(
         arrivals, load.concurrency, prompts, outputs, load.reused_tokens(prompts, seed),
@@ -146,6 +155,7 @@ def _costs(tables: StepTables, engine: Engine) -> Costs:
         prefill_start_s=constants.starts * starts.prefill_s,
         launched_s=layers * constants.launch_s,
         request_s=constants.request_s,
+        token_s=constants.token_s,
     )
 
 

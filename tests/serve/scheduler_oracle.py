@@ -44,6 +44,11 @@ class Rules:
     request_s: float
     drafts: int = 0
     gains: tuple[int, ...] = (1,)
+    receive_steps: int = 1
+    wait_steps: int = 0
+    wait_tokens: float = 0.0
+    token_s: float = 0.0
+    sharers: int = 1
 
 
 StepSeconds = Callable[[Sequence[tuple[int, int]], Sequence[int], int], float]
@@ -58,9 +63,14 @@ def served(
     everything: list[Request] = []
     waiting: deque[Request] = deque()
 
+    taken_until = 0.0
+
     def send(now: float) -> None:
+        nonlocal taken_until
         prompt, output = rest.popleft()
-        request = Request(prompt, output, now, now + rules.request_s)
+        begin = max(now, taken_until)
+        request = Request(prompt, output, now, begin + prompt * rules.token_s + rules.request_s)
+        taken_until = begin + rules.sharers * prompt * rules.token_s
         everything.append(request)
         waiting.append(request)
 
@@ -69,10 +79,11 @@ def served(
     batch: list[Request] = []
     preempted: list[Request] = []
     gains = itertools.cycle(rules.gains)
-    now = 0.0
+    now = looked = 0.0
+    without_prompts = waits = 0
     while batch or waiting or preempted:
         while len(batch) < rules.requests:
-            if not preempted and not (waiting and waiting[0].ready <= now):
+            if not preempted and not (waiting and waiting[0].ready <= looked):
                 break
             candidate = preempted[-1] if preempted else waiting[0]
             if candidate.prompt + candidate.output > rules.cache_tokens:
@@ -91,11 +102,15 @@ def served(
         if not batch:
             if waiting:
                 now = max(now, waiting[0].ready)
+            looked = now
             continue
         prompts = [each for each in batch if each.owed > 0]
         decoding = [each for each in batch if each.owed <= 0]
         if rules.composition == "prefill first" and prompts:
             decoding = []
+        ready = sum(each.owed for each in prompts) + len(decoding) * (1 + rules.drafts)
+        if prompts and decoding and waits < rules.wait_steps and ready < rules.wait_tokens:
+            prompts, waits = [], waits + 1
         room = rules.step_tokens - len(decoding) * (1 + rules.drafts)
         parts: list[tuple[Request, int]] = []
         for each in prompts:
@@ -110,6 +125,11 @@ def served(
         out = len(decoding) * (1 + rules.drafts) + sum(part == each.owed for each, part in parts)
         contexts = [each.prompt + each.written for each in decoding]
         now += step_s([(each.computed, part) for each, part in parts], contexts, out)
+        without_prompts += 1
+        if parts:
+            waits = 0
+        if parts or without_prompts == rules.receive_steps:
+            looked, without_prompts = now, 0
         for each, part in parts:
             each.computed += part
         writers = {id(each) for each in decoding} | {id(each) for each, _ in parts if each.owed <= 0}

@@ -15,6 +15,7 @@ from dse.serve.check_kernels import Kernels
 from dse.serve.check_steps import BATCHES, CONTEXTS, PROMPTS, TOKENS, LayerSums, Parts
 from dse.serve.memory import cache_bytes, end_bytes, weight_bytes
 from dse.serve.search import search
+from dse.serve.serving_plan import ServingPlan
 from dse.serve.shape import Formats, Shape, WeightFormat
 from dse.serve.step_tables import step_tables as tables_of
 from dse.serve.step_work import StepWork
@@ -92,9 +93,10 @@ def test_no_step_is_faster_than_its_bytes_and_operations_at_the_peaks(model: str
     own = problem(model, engine="sglang", concurrency=256, **more)
     chip, checked_plans = own.system.chip, 0
     for each in search(own).ranked(own.goals, 60, near=np.inf):
-        price, plan = costs(own, each.plan), each.plan
-        if plan.pipeline > 1:
+        plan = each.plan
+        if not isinstance(plan, ServingPlan) or plan.pipeline > 1:
             continue
+        price = costs(own, plan)
         ends = own.model.vocabulary * own.model.hidden * 2.0 / plan.tensor
         dense = price.memory_bytes["weights"] - 2 * ends
         if own.model.experts is not None:
@@ -151,4 +153,5 @@ def test_sizes_beyond_the_tables_cost_as_much_for_both(case: dict[str, Any]) -> 
     answer = solve(own)
     checked(own, answer)
     assert answer.best is not None
+    assert isinstance(answer.best.plan, ServingPlan)
     assert answer.best.plan.chunk > 8192

@@ -83,6 +83,9 @@ REQUESTS = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 25)), min_size=
     step_tokens=st.integers(8, 80),
     requests=st.integers(1, 8),
     cache=st.integers(40, 300),
+    receive_steps=st.sampled_from((1, 1, 2, 7)),
+    waits=st.sampled_from(((0, 0.0), (0, 0.0), (3, 0.5), (20, 0.9))),
+    sharers=st.sampled_from((1, 3)),
 )
 def test_every_request_has_the_times_of_a_scheduler_of_objects(
     lengths: list[tuple[int, int]],
@@ -92,14 +95,20 @@ def test_every_request_has_the_times_of_a_scheduler_of_objects(
     step_tokens: int,
     requests: int,
     cache: int,
+    receive_steps: int,
+    waits: tuple[int, float],
+    sharers: int,
 ) -> None:
-    own = with_constants(name, host_s=1e-3, request_s=5e-3)
+    own = with_constants(name, host_s=1e-3, request_s=5e-3, token_s=1e-4)
     arrivals = np.cumsum(gaps)[: len(lengths)].tolist()
     requests = min(requests, step_tokens)
-    outcome = simulated(
-        tables(), own, Limits(step_tokens, requests, cache), fixed(lengths, clients, arrivals), len(lengths)
-    )
-    rules = Rules(own.steps.value, step_tokens, requests, cache, own.reserves_output.value, 5e-3)
+    limits = Limits(step_tokens, requests, cache, receive_steps, *waits, sharers)
+    outcome = simulated(tables(), own, limits, fixed(lengths, clients, arrivals), len(lengths))
+    rules = Rules(
+        own.steps.value, step_tokens, requests, cache, own.reserves_output.value, 5e-3,
+        receive_steps=receive_steps, wait_steps=waits[0], wait_tokens=waits[1] * step_tokens,
+        token_s=1e-4, sharers=sharers,
+    )  # fmt: skip
     expected = served(rules, seconds, lengths, clients, arrivals)
     times = [(each.sent, each.first, each.last) for each in expected]
     latency = [last - sent for sent, _, last in times if last is not None]

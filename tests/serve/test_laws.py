@@ -56,7 +56,7 @@ def halved(tables: StepTables, engine: Engine) -> tuple[StepTables, Engine]:
     half = replace(starts, **{name: getattr(starts, name) / 2 for name in ("linear_s", "decode_s", "prefill_s")})
     faster = replace(tables, starts=half, **{name: getattr(tables, name) / 2 for name in names})
     own = engine.constants
-    update = {name: getattr(own, name) / 2 for name in ("host_s", "layer_s", "launch_s", "request_s")}
+    update = {name: getattr(own, name) / 2 for name in ("host_s", "layer_s", "launch_s", "request_s", "token_s")}
     return faster, engine.model_copy(update={"constants": own.model_copy(update=update)})
 
 
