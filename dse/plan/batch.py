@@ -57,8 +57,8 @@ class PricedRow:
     def mfu(self) -> float:
         """Model FLOPs per second over the peak in the plan's precision."""
         problem = self.problem
-        flops = problem.model.flops_per_sample(problem.sequence) * problem.global_batch
-        return flops / (self.step_s * problem.devices * problem.system.chip.peak_flops[self.plan.precision])
+        peak = problem.devices * problem.system.chip.peak_flops[self.plan.precision]
+        return problem.model_flops / (self.step_s * peak)
 
 
 @dataclass(frozen=True)

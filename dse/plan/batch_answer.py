@@ -156,9 +156,9 @@ def answer(command: str, posed: BatchPosed, run: Run) -> Result:
     for row in batch.priced[:: -(-len(batch.priced) // _CHECKED) or 1]:
         if faulty := row_faults(row):
             raise FailedCheckError("; ".join(faulty))
-    best = _best(batch)
+    best, columns = _best(batch), _columns(batch)
     if batch.priced:
-        run.tables.put(TABLE, pa.table(_columns(batch)))
+        run.tables.put(TABLE, pa.table(columns))
     value = None if best is None else best.step_s
     return result_of(
         command,
@@ -169,7 +169,7 @@ def answer(command: str, posed: BatchPosed, run: Run) -> Result:
         bound=None if batch.stopped else value,
         status="interrupted" if batch.stopped == "interrupted" else None,
         solution=None if best is None else {"plan": best.plan.document(), "line": best.line},
-        metrics=None if best is None else _metrics(batch),
+        metrics=None if best is None else _metrics(batch, columns),
         infeasibility=_infeasibility(batch) if best is None and not batch.stopped else None,
         evaluations=len(batch.priced),
         seconds=time.perf_counter() - started,
@@ -191,7 +191,7 @@ def faults(result: Result, posed: BatchPosed) -> list[str]:
     if best is None:
         return ["status must be infeasible: no plan fits"]
     stopped = result.metrics.get("stopped")
-    expected = _metrics(batch) | ({} if stopped is None else {"stopped": str(stopped)})
+    expected = _metrics(batch, _columns(batch)) | ({} if stopped is None else {"stopped": str(stopped)})
     return [
         *differences("solution", result.solution, {"plan": best.plan.document(), "line": best.line}),
         *differences("objective.value", result.objective.value, best.step_s),
@@ -313,10 +313,10 @@ def _columns(batch: Batch) -> dict[str, list[Any]]:
     }
 
 
-def _metrics(batch: Batch) -> dict[str, Any]:
+def _metrics(batch: Batch, columns: dict[str, list[Any]]) -> dict[str, Any]:
     best = _best(batch)
     metrics: dict[str, Any] = {
-        "plans": _columns(batch),
+        "plans": columns,
         "refused": [{"line": row.line, "rule": row.rule} for row in batch.refused],
         "unpriced": [*batch.unpriced],
         "near_fastest": _near(batch),

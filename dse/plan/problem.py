@@ -95,6 +95,11 @@ class PlanProblem:
         link, joined = self.stack.link, self.system.network.spanning(self.devices)
         return joined.with_timed_rates(1 / link.value) if link.assumed else joined
 
+    @cached_property
+    def model_flops(self) -> float:
+        """Of a step, what MFU is measured by."""
+        return self.model.flops_per_sample(self.sequence) * self.global_batch
+
     @property
     def host_bytes_per_s(self) -> float:
         """Of a device's link to the host's memory, at the stack's share of links.

@@ -138,7 +138,9 @@ class TrainingPlan:
 
     def text(self) -> str:
         """The short form, which :func:`read_plan` reads; what no choice leaves open is left out."""
-        return ",".join(f"{key}={_word(value)}" for key, value in asdict(self).items() if key not in self.implied)
+        implied = self.implied
+        keys = (each.name for each in fields(self) if each.name not in implied)
+        return ",".join(f"{key}={_word(getattr(self, key))}" for key in keys)
 
     @property
     def implied(self) -> set[str]:
@@ -336,4 +338,4 @@ def _number(value: Any) -> float | None:
 def _word(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return shown(value)
+    return str(value) if isinstance(value, int) else shown(value)
