@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -14,7 +15,7 @@ from dse.plan.intervals import documents as interval_documents
 from dse.plan.options import opened
 from dse.plan.problem import PlanProblem
 from dse.plan.rules import context_widths, pipeline_depths, tensor_widths
-from dse.plan.search.enumeration import Enumerated, Priced, enumerate_plans
+from dse.plan.search.enumeration import Enumerated, Priced, enumerate_plans, fastest_plan
 from dse.plan.search.nearest_devices import nearest_devices
 from dse.plan.stack_range import steps_by_stack
 from dse.plan.training_plan import CHOSEN_KEYS, USUAL_ORDER
@@ -71,6 +72,9 @@ class PlanAnswer:
 _ENUMERATED: Remembered[Enumerated] = Remembered(64, lambda outcome: outcome.stopped is None)
 """Of the last problems, by their digests."""
 
+_FASTEST: Remembered[Enumerated] = Remembered(64, lambda outcome: outcome.stopped is None)
+"""Of the last problems of which the fastest plan alone was searched for."""
+
 _AMONG: Remembered[Enumerated] = Remembered(16, lambda outcome: outcome.stopped is None)
 """Of the last searches for plans of so many devices that are faster than a known one."""
 
@@ -119,8 +123,9 @@ def without_parts(problem: PlanProblem, best: Priced, stop: StopSignal = never_s
     for key, value in PLAIN.items():
         if key not in fixed and getattr(best.plan, key) != value:
             ask(stop)
-            free = _whole(enumerated(opened(problem, **{**fixed, key: value}), stop)).best
-            steps[key] = None if free is None else free.step_s
+            free = opened(problem, **{**fixed, key: value})
+            fastest = _whole(_FASTEST.get(digest(free.document()), partial(fastest_plan, free, stop))).best
+            steps[key] = None if fastest is None else fastest.step_s
     return steps
 
 

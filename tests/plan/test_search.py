@@ -14,7 +14,7 @@ from dse.plan.evaluate import evaluate
 from dse.plan.model import Transformer
 from dse.plan.rules import recomputations
 from dse.plan.search import enumeration
-from dse.plan.search.enumeration import enumerate_plans
+from dse.plan.search.enumeration import enumerate_plans, fastest_plan
 from dse.plan.search.vocabulary import all_plans, families, member_counts, plans_of
 from dse.plan.search.vocabulary import members as members_of
 from dse.plan.stack import stack
@@ -235,3 +235,18 @@ def test_leaving_out_a_part_of_the_vocabulary_is_never_faster():
     prices = without_parts(posed, best)
     assert prices
     assert all(step is None or step >= best.step_s for step in prices.values())
+
+
+@pytest.mark.parametrize("sizes", MODELS)
+@pytest.mark.parametrize("fixed", [{}, {"tensor": 1}, {"pipeline": 2, "recompute": "none"}], ids=str)
+def test_a_search_for_the_fastest_alone_finds_it(sizes, fixed):
+    posed = problem(MODELS[sizes], devices=8, batch=16, sequence=512, **fixed)
+    every, fastest = enumerate_plans(posed), fastest_plan(posed)
+    assert (fastest.best is None) == (every.best is None)
+    assert every.best is None or fastest.best.step_s == every.best.step_s
+    assert fastest.priced <= every.priced
+
+
+def test_the_fastest_alone_is_none_where_none_fits():
+    posed = problem("llama3-405b", devices=8, batch=16, sequence=512)
+    assert fastest_plan(posed).best is None

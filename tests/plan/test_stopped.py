@@ -102,6 +102,7 @@ def test_what_stands_beside_an_answer_stops_in_the_middle_of_a_search_and_leaves
     monkeypatch.setattr(enumeration, "_CHUNK", 64)
     plan_answer._ENUMERATED.clear()
     plan_answer._AMONG.clear()
+    plan_answer._FASTEST.clear()
     compute = {
         "without_parts": lambda stop: plan_answer.without_parts(problem, best, stop),
         "without_constraints": lambda stop: plan_answer.without_constraints(problem, best, stop),
@@ -109,7 +110,8 @@ def test_what_stands_beside_an_answer_stops_in_the_middle_of_a_search_and_leaves
     }[part]
     with pytest.raises(StoppedError):
         compute(stopped_at(2))  # the first question is before the first search, the second in it
-    assert (len(plan_answer._ENUMERATED), len(plan_answer._AMONG)) == (0, 0)
+    remembered = plan_answer._ENUMERATED, plan_answer._AMONG, plan_answer._FASTEST
+    assert [len(each) for each in remembered] == [0, 0, 0]
 
 
 def test_bounds_alone_prove_that_nothing_fits_before_a_run_can_be_stopped():

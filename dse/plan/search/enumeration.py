@@ -117,6 +117,21 @@ class _Incumbents:
         return may
 
 
+class _Fastest(_Incumbents):
+    """The fastest plan so far that fits, alone."""
+
+    def open(self, step_s: Floats, memory_bytes: Floats) -> NDArray[np.bool_]:
+        """Which families may have a faster one."""
+        below_s = self.front[0].step_s if self.front else self.below_s
+        may: NDArray[np.bool_] = (step_s < below_s) & (memory_bytes <= self.limit_bytes)
+        return may
+
+
+def fastest_plan(problem: PlanProblem, stop: StopSignal = never_stop) -> Enumerated:
+    """As :func:`enumerate_plans`, but for plans that are slower and need less memory: of these nothing is said."""
+    return _searched(problem, _Fastest(problem.usable_bytes, np.inf), stop, 1, np.inf)
+
+
 def enumerate_plans(
     problem: PlanProblem, stop: StopSignal = never_stop, min_devices: int = 1, below_s: float = np.inf
 ) -> Enumerated:
@@ -125,7 +140,13 @@ def enumerate_plans(
     Where devices may be idle, those that use ``min_devices`` or more. Only plans that take less than ``below_s`` are of
     interest; others may be missing from the front.
     """
-    known = _Incumbents(problem.usable_bytes, below_s)
+    return _searched(problem, _Incumbents(problem.usable_bytes, below_s), stop, min_devices, below_s)
+
+
+def _searched(
+    problem: PlanProblem, known: _Incumbents, stop: StopSignal, min_devices: int, below_s: float
+) -> Enumerated:
+    """All plans that ``known`` is open for."""
     count, stopped = 0, None
     for rows, step_s, memory_bytes in _bounded(problem, min_devices, below_s):
         counts = member_counts(problem, rows)
