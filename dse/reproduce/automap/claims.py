@@ -2,7 +2,7 @@
 cut.
 
 Not here: that online inference needs no training on language models and 10,000 episodes on convolutional ones (5.2.4),
-which needs a policy, and search times, which are in Tables 5 to 7.
+which needs a policy (``python -m benchmarks.parallel_finetuning``), and search times, which are in Tables 5 to 7.
 """
 
 from math import ceil, comb, log2
