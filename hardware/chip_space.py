@@ -8,15 +8,16 @@ area, power and money.
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, model_validator
 
 from hardware.cost_model import NamedChoice
+from hardware.documents import read_document
 from hardware.input_files import read_once
-from hardware.inputs import fail
+from hardware.inputs import fail, validate
 from hardware.precisions import ELEMENT_BYTES, Precision
 from hardware.silicon.design import Die
 from hardware.silicon.edges import max_sites
@@ -30,6 +31,8 @@ from hardware.spec_fields import (
     Quantity,
     Source,
     StrictModel,
+    beside,
+    is_path,
     read_spec_with,
 )
 from hardware.units import GIGA
@@ -101,10 +104,24 @@ class FormatChoices(StrictModel):
     Attributes:
         source: where they come from.
         values: the first of 16 bits.
+        required: that every chip has, whatever its models train in.
     """
 
     source: Source
     values: Annotated[list[Precision], Field(min_length=1), AfterValidator(_unique)]
+    required: Annotated[list[Precision], AfterValidator(_unique)] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _has_what_is_required(self) -> "FormatChoices":
+        for each in self.required:
+            if each not in self.values:
+                raise ValueError(f"required must be among values, {', '.join(self.values)}, but has {each}")
+        return self
+
+    @property
+    def least(self) -> int:
+        """How many formats every chip has."""
+        return max((self.values.index(each) + 1 for each in self.required), default=1)
 
 
 class SpareShare(StrictModel):
@@ -225,9 +242,11 @@ class ChipSpace(StrictModel):
         area_mm2: the largest die; the exposure field where left out.
         power_w: the most that a package may draw with all units, memory and links at work.
         usd: the most that a package may cost.
+        like: the space, by name or file, that has what a file leaves out.
     """
 
     name: Annotated[str, Field(min_length=1)]
+    like: Annotated[str, Field(min_length=1)] | None = None
     style: StyleChoice
     nodes: NodeSizes
     arrays: ArraySizes
@@ -286,10 +305,11 @@ class ChipSpace(StrictModel):
     def points(self) -> int:
         """Combinations, limits left out."""
         axes = (
-            self.nodes, self.arrays, self.units, self.lanes, self.local_kib, self.shared_mib, self.formats,
+            self.nodes, self.arrays, self.units, self.lanes, self.local_kib, self.shared_mib,
             self.clock_hz, self.dies, self.scale_up.bytes_per_s, self.scale_up.domains,
         )  # fmt: skip
-        return prod(len(each.values) for each in axes) * len(self.choices)
+        formats = len(self.formats.values) - self.formats.least + 1
+        return prod(len(each.values) for each in axes) * formats * len(self.choices)
 
 
 @dataclass(frozen=True)
@@ -358,7 +378,17 @@ def any_space(name_or_path: str | Path) -> SpaceSpec | ChipSpace:
     Raises:
         InputError: unknown name or a fault in the file.
     """
+    document = read_document(name_or_path) if is_path(name_or_path) else {}
+    if isinstance(document, dict) and isinstance(document.get("like"), str):
+        return validate(ChipSpace, _completed(document, beside(name_or_path, document["like"])), name_or_path)
     return read_spec_with("nodes", "spaces", name_or_path, ChipSpace, SpaceSpec, "space")
+
+
+def _completed(document: dict[str, Any], like: str) -> dict[str, Any]:
+    """The entries of a file, with those of another space where it has none."""
+    whole = chip_space(like).model_dump(mode="json", exclude_none=True)
+    own, up = document | {"like": like}, document.get("scale_up")
+    return whole | own | ({"scale_up": whole["scale_up"] | up} if isinstance(up, dict) else {})
 
 
 def chip_space(name_or_path: str | Path) -> ChipSpace:

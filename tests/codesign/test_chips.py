@@ -194,6 +194,74 @@ def test_what_the_interval_of_area_and_each_limit_change_is_proven(dse, tmp_path
     assert dse("check", out / "result.json", "--prove").code == 0
 
 
+def like_file(folder, text):
+    """A space that is like a small one."""
+    whole = space_file(folder)
+    path = folder / "like.yaml"
+    path.write_text(f"name: mine\nlike: {whole.name}\n{text}")
+    return path
+
+
+def test_a_space_has_what_the_one_that_it_is_like_has_and_says_what_each_restriction_costs(dse, tmp_path):
+    text = (
+        "lanes: {values: [128], source: a test}\nformats: {values: [bf16, fp8, fp4], required: [fp4], source: a test}\n"
+        "scale_up: {bytes_per_s: {values: [450.0e+9], source: a test}}\n"
+    )
+    space = chip_space(like_file(tmp_path, text))
+    whole = chip_space(tmp_path / "space.yaml")
+    assert space.lanes.values == [128]
+    assert space.arrays == whole.arrays
+    assert space.scale_up.bytes_per_s.values == [450e9]
+    assert space.scale_up.domains == whole.scale_up.domains
+    assert 2 * 2 * 2 * space.points == whole.points, "half of the lanes, rates and numbers of formats"
+    out = tmp_path / "run"
+    done = dse("codesign", "llama3-8b", "--space", tmp_path / "like.yaml", *RUN, "--sensitivity", "--out", out)
+    assert done.code == 0, done.err
+    result = json.loads((out / "result.json").read_text())
+    assert result["solution"]["chip"]["formats"] == ["bf16", "fp8", "fp4"]
+    rows, score = result["metrics"]["sensitivity"], result["metrics"]["score"]
+    opened = [rows[f"with all {axis} of small"] for axis in ("lanes", "formats", "links and domains")]
+    assert all(each["score"] >= score * (1 - 1e-9) for each in opened)
+    assert opened[0]["score"] > 1.01 * score
+    edge = result["metrics"]["limits"]["edge_mm"]
+    assert 0 < edge["taken"] <= edge["limit"] * (1 + 1e-9)
+    assert "mm of its edge" in done.out
+    assert dse("check", out / "result.json", "--prove").code == 0
+
+
+def test_a_format_that_is_required_takes_area(dse, tmp_path):
+    area = {}
+    for required in ("[]", "[fp8]", "[fp4]"):
+        text = f"formats: {{values: [bf16, fp8, fp4], required: {required}, source: a test}}\n"
+        asked = ("--space", like_file(tmp_path, text), *RUN, "--plan", "precision=bf16", "--json")
+        result = json.loads(dse("codesign", "llama3-8b", *asked).out)
+        area[required] = result["metrics"]["silicon"]["blocks_mm2"]["arrays"][0]
+        assert result["solution"]["models"]["llama3-8b"]["plan"]["precision"] == "bf16"
+    assert area["[fp8]"] == pytest.approx(1.15 * area["[]"])
+    assert area["[fp4]"] == pytest.approx(1.20 * area["[]"])
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("formats: {values: [bf16, fp8], required: [fp4], source: a test}", "required must be among values, bf16, fp8"),
+        ("unit: {values: [8], source: a test}", "did you mean units?"),
+        ("units: {values: [8]}", "units.source: the key is missing"),
+        ("like: chips-2025", "known: chips-2026"),
+        ("like: phaze-2024", "a space of chips must state its nodes"),
+        ("scale_up: {domains: 8}", "scale_up.domains"),
+    ],
+)
+def test_a_fault_of_a_space_that_is_like_another_is_one_line(tmp_path, text, rule):
+    path = like_file(tmp_path, "" if text.startswith("like") else text)
+    if text.startswith("like"):
+        path.write_text(f"name: mine\n{text}\n")
+    with pytest.raises(InputError) as error:
+        chip_space(path)
+    (fault,) = error.value.faults
+    assert rule in str(fault)
+
+
 def test_real_chips_and_chips_nearly_as_good_stand_beside_the_answer(dse, tmp_path):
     asked = (
         "llama3-8b",

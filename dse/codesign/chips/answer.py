@@ -25,7 +25,9 @@ from dse.results.result import FailedCheckError, Result
 from dse.run.progress import ProgressCallback, StoppedError, StopSignal, never_stop, silent
 from dse.run.remembered import Remembered
 from dse.run.run import Run
+from hardware.precisions import ELEMENT_BYTES
 from hardware.silicon.area import die_parts
+from hardware.silicon.edges import needed_edge, perimeter_mm
 from hardware.silicon.interval import Interval, total
 from hardware.silicon.money import all_in_kw, die_price, hourly_usd
 
@@ -269,7 +271,11 @@ def score_of(problem: ChipProblem, chip: ChosenChip, throughputs: list[float]) -
 def limits_of(problem: ChipProblem, chip: ChosenChip, shown: PricedChip) -> dict[str, dict[str, float]]:
     """What the chip takes of everything that is limited."""
     made = problem.silicon(chip.cores, chip.how, chip.memory, chip.links, chip.precision)
-    taken = {"die_mm2": (float(made.die_mm2[0]), problem.space.largest_mm2)}
+    (die, _), area = shown.package.dies[0], float(made.die_mm2[0])
+    taken = {
+        "die_mm2": (area, problem.space.largest_mm2),
+        "edge_mm": (float(needed_edge(die).value), float(perimeter_mm(area))),
+    }
     if np.isfinite(problem.limits.power_w):
         taken["power_w"] = float(shown.drawn.demand(chip.clock_hz).value), problem.limits.power_w
     if np.isfinite(problem.limits.usd):
@@ -297,7 +303,7 @@ def model_figures(
 
 def notes(problem: ChipProblem) -> list[str]:
     """On every answer."""
-    narrow = [each for each in problem.precisions if problem.formats_of(each) > 1]
+    narrow = [each for each in problem.precisions if ELEMENT_BYTES[each] < max(ELEMENT_BYTES.values())]
     formats = [_ABOUT_FORMATS.format(formats=", ".join(narrow))] if narrow else []
     return [_ABOUT_SILICON, _ABOUT_TIMES, _ABOUT_ATTENTION[problem.stack.attention.value], *formats]
 

@@ -64,6 +64,7 @@ def chip_problem(options: CodesignOptions) -> ChipProblem:
         fixed_plan=tuple(sorted((key, each) for key, each in given.items() if key != "precision")),
         precisions=_precisions(space, given.get("precision")),
         within=options.within / 100,
+        wider=None if space.like is None else chip_space(space.like),
     )
     return replace(problem, chips=tuple(_compared(problem, options)))
 

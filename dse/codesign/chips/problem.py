@@ -79,6 +79,7 @@ class ChipProblem:
         precisions: that plans may have, in the order of the formats of the space.
         within: share of the best score, by which chips that are listed beside the answer are below it at most.
         constants: of area and power, where they are not the fitted ones.
+        wider: the space that the space is like, if it is like one.
         chips: the training plans on each of the real chips that are compared with the answer, one of each model.
     """
 
@@ -95,6 +96,7 @@ class ChipProblem:
     precisions: tuple[str, ...]
     within: float = 0.0
     constants: Fitted | None = None
+    wider: ChipSpace | None = None
     chips: tuple[tuple[PlanProblem, ...], ...] = ()
 
     @property
@@ -107,7 +109,8 @@ class ChipProblem:
 
     def formats_of(self, precision: str) -> int:
         """How many formats of the space a chip has at least that computes in ``precision``, one of them."""
-        return next(number for number, each in enumerate(self.space.formats.values, 1) if each == precision)
+        formats = self.space.formats
+        return max(formats.least, next(number for number, each in enumerate(formats.values, 1) if each == precision))
 
     def precisions_of(self, precision: str) -> tuple[str, ...]:
         """Of plans on chips with the fewest formats that have this one, of which others are left to others' chips.

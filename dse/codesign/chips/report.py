@@ -60,7 +60,7 @@ def _verdict(problem: ChipProblem, result: Result) -> str:
 def _answer_rows(result: Result) -> list[Row]:
     """The chip, and what it takes: power and cost with every answer."""
     made, limits = result.metrics["silicon"], result.metrics["limits"]
-    units = {"die_mm2": "mm² of a die", "power_w": "W", "usd": "$"}
+    units = {"die_mm2": "mm² of a die", "edge_mm": "mm of its edge", "power_w": "W", "usd": "$"}
     return [
         ("chip", solution_text(result.solution["chip"])),
         ("formats", ", ".join(result.solution["chip"]["formats"])),

@@ -1,5 +1,6 @@
 """What would change the answer of a search over chips: the ends of the interval of area, and each limit left out.
 
+Limits are those of area, power and cost, and each axis of which a space has less than the one that it is like.
 The factor of a style is what areas are least sure of, and it is the same for all chips of a space. So the chips that
 the interval of the area model cannot separate from the answer are those that are the best with a factor within it: the
 best at both ends are given. A limit costs what the best chip without it has more. Each change makes another problem,
@@ -27,6 +28,7 @@ def changes(problem: ChipProblem) -> Iterator[tuple[str, ChipProblem]]:
     for end, value in (("low", factor.low), ("high", factor.high)):
         constants = known.model_copy(update={key: factor.model_copy(update={"value": value})})
         yield f"areas at the {end} end of their interval", replace(plain, constants=constants)
+    yield from _opened(plain)
     if problem.space.area_mm2 is not None:
         whole = problem.space.model_copy(update={"area_mm2": None})
         yield "without the area limit, up to the exposure field", replace(plain, space=whole)
@@ -34,6 +36,33 @@ def changes(problem: ChipProblem) -> Iterator[tuple[str, ChipProblem]]:
         yield "without the power cap", replace(plain, limits=Limits(usd=problem.limits.usd))
     if np.isfinite(problem.limits.usd):
         yield "without the cost limit", replace(plain, limits=Limits(power_w=problem.limits.power_w))
+
+
+_AXES = {
+    "nodes": "nodes",
+    "dies": "numbers of dies",
+    "arrays": "arrays",
+    "units": "numbers of units",
+    "lanes": "lanes",
+    "local_kib": "local SRAM",
+    "shared_mib": "shared SRAM",
+    "clock_hz": "clocks",
+    "formats": "formats",
+    "memories": "memories",
+    "scale_up": "links and domains",
+}
+"""What a space may have less of than the one that it is like, in words."""
+
+
+def _opened(problem: ChipProblem) -> Iterator[tuple[str, ChipProblem]]:
+    """With all that the space which this one is like has, axis by axis, where this one has less."""
+    whole = problem.wider
+    if whole is None:
+        return
+    for axis, words in _AXES.items():
+        if getattr(whole, axis) != getattr(problem.space, axis):
+            space = problem.space.model_copy(update={axis: getattr(whole, axis)})
+            yield f"with all {words} of {whole.name}", replace(problem, space=space)
 
 
 def after_changes(
@@ -78,8 +107,8 @@ def alone(problem: ChipProblem, chip: ChosenChip) -> ChipProblem:
     updates: dict[str, Any] = {
         name: getattr(space, name).model_copy(update={"values": values}) for name, values in sizes.items()
     }
-    kind = next(each for each in space.memories if each.kind == chip.memory.kind)
-    updates["memories"] = [kind.model_copy(update={"stacks": [chip.memory.stacks], "gb": [chip.memory.gb]})]
+    kind, stacks, gb = chip.memory.kind, [chip.memory.stacks], [chip.memory.gb]
+    updates["memories"] = [space.memories[0].model_copy(update={"kind": kind, "stacks": stacks, "gb": gb})]
     up = space.scale_up
     rates = up.bytes_per_s.model_copy(update={"values": [chip.links.bytes_per_s]})
     domains = up.domains.model_copy(update={"values": [chip.links.domain]})
