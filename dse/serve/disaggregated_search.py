@@ -174,18 +174,17 @@ def most_written(decode: DecodeWorkers, most: Floats, limit: float | None, write
     limit = np.inf if limit is None else limit * (1 + TIE)
     points, seconds = BATCHES, decode.token_s
     kept = seconds <= limit
-    at = np.where(kept, points / seconds, 0.0)
-    meets = kept[:, :-1] != kept[:, 1:]
-    if meets.any():
-        share = (limit - seconds[:, :-1]) / np.where(meets, np.diff(seconds, axis=1), 1.0)
-        crossing = np.where(meets, points[:-1] + share * np.diff(points), 0.0) / limit
-        at[:, :-1] = np.maximum(at[:, :-1], crossing)
-    highest = np.maximum.accumulate(at, axis=1)
+    at, meets = np.where(kept, points / seconds, 0.0), np.zeros(seconds.shape)
+    crossed = kept[:, :-1] != kept[:, 1:]
+    if crossed.any():  # requests at which a piece meets the limit, beyond its left point
+        share = (limit - seconds[:, :-1]) / np.where(crossed, np.diff(seconds, axis=1), 1.0)
+        meets[:, :-1] = np.where(crossed, points[:-1] + share * np.diff(points), 0.0)
+    highest = np.maximum.accumulate(np.maximum(at, np.roll(meets, 1, axis=1) / limit), axis=1)
     place = np.searchsorted(points, most, side="right") - 1
-    here = decode.pace(decode.cell, np.maximum(most, 1.0))
+    here, left = decode.pace(decode.cell, np.maximum(most, 1.0)), (decode.cell, np.maximum(place, 0))
     last = np.where(here <= limit, most / here, 0.0)
-    before = np.where(place >= 0, highest[decode.cell, np.maximum(place, 0)], 0.0)
-    return decode.ranks * np.maximum(before, last) / writes
+    last = np.maximum(last, np.where(meets[left] <= most, meets[left], 0.0) / limit)
+    return decode.ranks * np.maximum(np.where(place >= 0, highest[left], 0.0), last) / writes
 
 
 def _most_computed(prefill: PrefillWorkers, clients: int, limit: float | None) -> Floats:

@@ -103,7 +103,7 @@ def test_what_decode_workers_write_at_most_is_reached_and_not_passed(limit: floa
     tokens = next(kinds(PLAIN)).decode
     told = most_written(tokens, np.full(len(tokens.cell), most), limit, 1.0)
     for row in range(0, len(tokens.cell), 7):
-        at = np.concatenate([np.linspace(most / 4000, most, 4000), BATCHES[most >= BATCHES]])
+        at = np.concatenate([np.geomspace(most / 4000, most, 4000), BATCHES[most >= BATCHES]])
         seconds = tokens.pace(np.full(len(at), tokens.cell[row]), np.maximum(at, 1.0))
         reached = float(np.where(seconds <= limit, at / seconds, 0.0).max()) * tokens.ranks[row]
         assert reached <= told[row] * (1 + 1e-9)
