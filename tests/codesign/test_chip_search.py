@@ -10,6 +10,7 @@ import pytest
 from dse.codesign.chips.boxes import BoxFigures
 from dse.codesign.chips.problem import Limits
 from dse.codesign.chips.search import ChipSearch
+from dse.codesign.chips.sensitivity import after_changes
 from dse.codesign.objective import Objective
 from dse.run.executor import Executor, applied
 from dse.run.journal import Journal
@@ -129,6 +130,17 @@ def test_a_journalled_box_is_not_opened_again(searched, tmp_path):
         assert _told(outcome) == _told(whole)
         assert sum(done) == len(path.read_text().splitlines())
         assert done[0] > 0 < done[1]
+
+
+def test_searches_of_a_changed_question_are_journalled_too(searched, tmp_path):
+    (problem, whole), done = searched[0], []
+    for _ in range(2):
+        executor = Elsewhere()
+        with Journal(tmp_path / "journal.jsonl") as journal:
+            after = after_changes(problem, whole.best[0].chip, executor=executor, journal=journal)
+        done.append((executor.done, after))
+    assert done[0][0] > 0 == done[1][0]
+    assert done[0][1] == done[1][1]
 
 
 def test_a_journal_of_another_question_is_of_no_use(searched, tmp_path):

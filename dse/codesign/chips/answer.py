@@ -22,7 +22,9 @@ from dse.plan.training_plan import TrainingPlan
 from dse.problem import Posed, result_of
 from dse.report.chip_silicon import PricedChip, priced_chip
 from dse.results.result import FailedCheckError, Result
-from dse.run.progress import ProgressCallback, StoppedError, StopSignal, never_stop, silent
+from dse.run.executor import Executor
+from dse.run.journal import Journal
+from dse.run.progress import ProgressCallback, StoppedError, StopSignal
 from dse.run.remembered import Remembered
 from dse.run.run import Run
 from hardware.precisions import ELEMENT_BYTES
@@ -62,16 +64,16 @@ _ABOUT_FORMATS = "Plans in {formats} are taken to train as well as in 16 bits; -
 
 def search(posed: ChipPosed, run: Run) -> ChipOutcome:
     """The best chip; the last searches are remembered, as a check asks for them again."""
-
-    def searched() -> ChipOutcome:
-        with run.executor as executor:
-            return ChipSearch(posed.problem, run.stop, run.progress, executor, run.journal).run()
-
-    return _SEARCHED.get(posed.digest, searched)
+    return _SEARCHED.get(posed.digest, lambda: ChipSearch(posed.problem, *_means(run)).run())
 
 
 def solve(posed: ChipPosed, run: Run) -> Result:
     """The checked result of a search."""
+    with run.executor as executor:
+        return _solved(posed, replace(run, executor=executor))
+
+
+def _solved(posed: ChipPosed, run: Run) -> Result:
     started, problem = time.perf_counter(), posed.problem
     outcome = search(posed, run)
     stopped = outcome.stopped
@@ -105,7 +107,7 @@ def solve(posed: ChipPosed, run: Run) -> Result:
     }
     metrics |= near_metrics(problem, outcome)
     if stopped is None:
-        metrics |= changed_metrics(posed, best.chip, run.stop, run.progress)
+        metrics |= changed_metrics(posed, best.chip, run)
     return result_of(
         "codesign",
         posed,
@@ -130,15 +132,18 @@ def near_metrics(problem: ChipProblem, outcome: ChipOutcome) -> dict[str, Any]:
     return {"near": listed, "near_count": len(near)}
 
 
-def changed_metrics(
-    posed: ChipPosed, chip: ChosenChip, stop: StopSignal = never_stop, progress: ProgressCallback = silent
-) -> dict[str, Any]:
+def _means(run: Run) -> tuple[StopSignal, ProgressCallback, Executor, Journal | None]:
+    """What a search takes of a run."""
+    return run.stop, run.progress, run.executor, run.journal
+
+
+def changed_metrics(posed: ChipPosed, chip: ChosenChip, run: Run) -> dict[str, Any]:
     """What changes would bring, where that is asked."""
     if not posed.options.sensitivity:
         return {}
     problem = posed.problem
     try:
-        found = _CHANGED.get((posed.digest, chip), lambda: after_changes(problem, chip, stop, progress))
+        found = _CHANGED.get((posed.digest, chip), lambda: after_changes(problem, chip, *_means(run)))
     except StoppedError:
         return {"unfinished": ["sensitivity"]}
     rows = {

@@ -292,7 +292,7 @@ def _proof_faults(result: Result, posed: ChipPosed) -> list[str]:
     expected: dict[str, Any] = dict(zip(_COUNTED, (again.plans, *counts, len(again.best)), strict=True))
     expected |= near_metrics(posed.problem, again)
     if result.metrics.get("unfinished") != ["sensitivity"]:
-        expected |= changed_metrics(posed, again.best[0].chip)
+        expected |= changed_metrics(posed, again.best[0].chip, Run())
     expected["chips"] = real_chips(posed.problem)
     return [
         *differences("objective.value", result.objective.value, again.score),

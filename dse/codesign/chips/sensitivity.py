@@ -16,8 +16,10 @@ import numpy as np
 
 from dse.codesign.chips.leaf import ChosenChip, Priced
 from dse.codesign.chips.problem import ChipProblem, Limits
-from dse.codesign.chips.search import ChipSearch
-from dse.run.progress import ProgressCallback, StoppedError, StopSignal, silent
+from dse.codesign.chips.search import ChipOutcome, ChipSearch
+from dse.run.executor import Executor
+from dse.run.journal import Journal
+from dse.run.progress import ProgressCallback, StoppedError, StopSignal, never_stop, silent
 from hardware.silicon.tables import fitted
 
 
@@ -66,26 +68,29 @@ def _opened(problem: ChipProblem) -> Iterator[tuple[str, ChipProblem]]:
 
 
 def after_changes(
-    problem: ChipProblem, chip: ChosenChip, stop: StopSignal, progress: ProgressCallback = silent
+    problem: ChipProblem,
+    chip: ChosenChip,
+    stop: StopSignal = never_stop,
+    progress: ProgressCallback = silent,
+    executor: Executor | None = None,
+    journal: Journal | None = None,
 ) -> dict[str, tuple[Priced | None, float | None]]:
-    """By change: the best chip, and the regret of ``chip``.
+    """By change: the best chip, and the regret of ``chip``; the rest is what a search takes.
 
     Raises:
         StoppedError: the stop signal gave a reason.
     """
-    return {label: _after(changed, chip, stop, progress) for label, changed in changes(problem)}
 
-
-def _after(
-    changed: ChipProblem, chip: ChosenChip, stop: StopSignal, progress: ProgressCallback
-) -> tuple[Priced | None, float | None]:
-    found = []
-    for each in (changed, alone(changed, chip)):
-        outcome = ChipSearch(each, stop, progress).run()
+    def searched(each: ChipProblem) -> ChipOutcome:
+        outcome = ChipSearch(each, stop, progress, executor, journal).run()
         if outcome.stopped is not None:
             raise StoppedError(outcome.stopped)
-        found.append(outcome)
-    best, own = found
+        return outcome
+
+    return {label: _after(searched(changed), searched(alone(changed, chip))) for label, changed in changes(problem)}
+
+
+def _after(best: ChipOutcome, own: ChipOutcome) -> tuple[Priced | None, float | None]:
     if not best.best:
         return None, None
     return best.best[0], 1 - own.score / best.score if own.best else None
