@@ -70,8 +70,10 @@ def _kernels(costs: RankCosts, kind: LayerKind) -> tuple[float, float]:
         casts, gradients = of_cast if low and costs.size < 2 else 0, 1 if group.startswith("index") else 2
         forward, backward = forward + (1 + casts) * count, backward + (gradients + casts) * count
     if kind.network == "experts":
-        choosing = 10 + (2 if costs.plan.expert > 1 else 0)
-        forward, backward = forward + choosing, backward + choosing
+        choosing = 10 + (3 if costs.size < 2 else 0)
+        sent = (5, 4) if costs.stack.deduplicates_tokens.value else (4, 3)
+        sent = sent if costs.plan.expert > 1 else (0, 0)
+        forward, backward = forward + choosing + sent[0], backward + choosing + sent[1]
     return forward, backward
 
 

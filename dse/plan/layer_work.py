@@ -48,8 +48,15 @@ of the tokens (megatron/core/transformer/moe/router.py, moe_utils.py)."""
 INDEX_LAUNCHES = 3.0, 1.0
 """Kernels of an indexer beside its products, by pass: scores, choice, attention's scores of the chosen; gradients."""
 
-EXCHANGE_LAUNCHES = 2.0
-"""A dispatch and a combination."""
+EXCHANGE_LAUNCHES = {"once": (5.0, 4.0), "copies": (4.0, 3.0)}
+"""Kernels of a dispatch and a combination, by pass. Where a token goes once to each rank: layout, notification, dispatch;
+notification, combination; the layout is known in a backward pass (deepseek-ai/DeepEP, csrc/deep_ep.cpp). Where copies
+go: loads, which are known in a backward pass, tokens, weights, results (megatron/core/transformer/moe/
+token_dispatcher.py, MoEAlltoAllTokenDispatcher)."""
+
+PADDING_LAUNCHES = 3.0
+"""Kernels in either pass that pad the tokens of experts in 8 bits, and their weights, and take the padding out of the
+results (megatron/core/transformer/moe/experts.py, TEGroupedMLP: fp8_padding, fp8_unpadding)."""
 
 Size = Floats | float
 
@@ -377,16 +384,21 @@ class RankWork(RankLinks):
         each = self.problem.stack.launch_s.value
         if not each:
             return np.zeros(self.plans.count), np.zeros(self.plans.count)
-        more: Size = 0.0
+        of_experts: tuple[Size, Size] = 0.0, 0.0
         if kind.network == "experts":
-            more = ROUTER_LAUNCHES + np.where(self.plans.expert > 1, EXCHANGE_LAUNCHES, 0.0)
+            choosing = ROUTER_LAUNCHES + (PADDING_LAUNCHES if self.is_low else 0.0)
+            exchanges = EXCHANGE_LAUNCHES["once" if self.problem.stack.deduplicates_tokens.value else "copies"]
+            is_spread = self.plans.expert > 1
+            of_experts = choosing + is_spread * exchanges[0], choosing + is_spread * exchanges[1]
         indexes, ring = kind.indexes and self.model.indexer is not None, self.plans.context * (self.plans.context > 1)
         there, back = (
             kind.attends * (np.maximum(1, ring) * kernels + ring * beside)
             + kind.recurs * kernels
             + indexes * index
             + more
-            for kernels, beside, index in zip(ATTENTION_LAUNCHES, RING_LAUNCHES, INDEX_LAUNCHES, strict=True)
+            for kernels, beside, index, more in zip(
+                ATTENTION_LAUNCHES, RING_LAUNCHES, INDEX_LAUNCHES, of_experts, strict=True
+            )
         )
         return (
             np.maximum(0.0, each * (work.launches + there) - device[0]),

@@ -46,7 +46,8 @@ def kernels(model, **more):
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("fused", [True, False])
 def test_the_checker_counts_the_same_kernels(name, precision, fused):
-    software = with_facts(stack("megatron-2025"), fuses_expert_biases=fused, cast_bytes=6 if fused else 4)
+    facts = {"fuses_expert_biases": fused, "deduplicates_tokens": fused, "cast_bytes": 6 if fused else 4}
+    software = with_facts(stack("megatron-2025"), **facts)
     costs(MODELS[name], precision=precision, software=software)
     if MODELS[name].experts is not None:
         costs(MODELS[name], precision=precision, software=software, data=4, expert=4, recompute="full")
@@ -65,8 +66,20 @@ def test_a_layer_has_the_kernels_of_its_operators():
 
 def test_each_expert_of_a_rank_has_kernels_of_its_own():
     whole, cut = kernels(MODELS["experts"], data=4), kernels(MODELS["experts"], data=4, expert=4)
-    # Six experts fewer, of two products with three passes each; a dispatch and a combination in both passes.
-    assert whole - cut == pytest.approx(2 * (6 * 2 * 3 - 2 * 2), rel=0.02)
+    # Six experts fewer, of two products with three passes each; loads, tokens, weights and results, and back.
+    assert whole - cut == pytest.approx(2 * (6 * 2 * 3 - (4 + 3)), rel=0.02)
+    once = kernels(MODELS["experts"], software=with_facts(deduplicates_tokens=True), data=4, expert=4)
+    assert once - cut == pytest.approx(2 * 2, rel=0.05), "layout and notifications"
+
+
+def test_tokens_of_experts_in_8_bits_are_padded():
+    dense = MODELS["experts"].model_copy(update={"experts": None, "feed_forward": 128})
+    more = {
+        name: kernels(model, precision="fp8") - kernels(model)
+        for name, model in (("experts", MODELS["experts"]), ("dense", dense))
+    }
+    # A cast of each of eight experts' products instead of one network's, in both passes; three kernels that pad.
+    assert more["experts"] - more["dense"] == pytest.approx(2 * 2 * (7 * 2 + 3), rel=0.05)
 
 
 def test_work_that_takes_longer_than_its_launches_hides_them():
