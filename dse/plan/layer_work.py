@@ -49,9 +49,9 @@ INDEX_LAUNCHES = 3.0, 1.0
 """Kernels of an indexer beside its products, by pass: scores, choice, attention's scores of the chosen; gradients."""
 
 EXCHANGE_LAUNCHES = {"once": (5.0, 4.0), "copies": (4.0, 3.0)}
-"""Kernels of a dispatch and a combination, by pass. Where a token goes once to each rank: layout, notification, dispatch;
-notification, combination; the layout is known in a backward pass (deepseek-ai/DeepEP, csrc/deep_ep.cpp). Where copies
-go: loads, which are known in a backward pass, tokens, weights, results (megatron/core/transformer/moe/
+"""Kernels of a dispatch and a combination, by pass. Where a token goes once to each rank: layout, notification and
+dispatch, notification and combination; the layout is known in a backward pass (deepseek-ai/DeepEP, csrc/deep_ep.cpp).
+Where copies go: loads, which are known in a backward pass, tokens, weights, results (megatron/core/transformer/moe/
 token_dispatcher.py, MoEAlltoAllTokenDispatcher)."""
 
 PADDING_LAUNCHES = 3.0
@@ -388,7 +388,7 @@ class RankWork(RankLinks):
         if kind.network == "experts":
             choosing = ROUTER_LAUNCHES + (PADDING_LAUNCHES if self.is_low else 0.0)
             exchanges = EXCHANGE_LAUNCHES["once" if self.problem.stack.deduplicates_tokens.value else "copies"]
-            is_spread = self.plans.expert > 1
+            is_spread: Floats = np.where(self.plans.expert > 1, 1.0, 0.0)
             of_experts = choosing + is_spread * exchanges[0], choosing + is_spread * exchanges[1]
         indexes, ring = kind.indexes and self.model.indexer is not None, self.plans.context * (self.plans.context > 1)
         there, back = (
