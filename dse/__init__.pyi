@@ -57,6 +57,8 @@ def codesign(
     within: float = ...,
     on: _Words | None = ...,
     pareto: bool = ...,
+    pareto_of: _Words = ...,
+    pareto_gap: float = ...,
     sensitivity: bool = ...,
     **run: Unpack[_Run],
 ) -> Answer[documents.CodesignSolution, documents.CodesignMetrics]: ...

@@ -219,10 +219,30 @@ class CodesignOptions(Options):
     pareto: Annotated[
         bool,
         Option(
-            "Add the proven Pareto front of throughput, area and power (--plans modern: joules per sample).",
+            "Add the proven Pareto front of throughput, area and power (--plans modern: joules per sample; spaces of "
+            "chips: --pareto-of).",
             group="Further analyses",
         ),
     ] = False
+    pareto_of: Annotated[
+        str,
+        Option(
+            "Spaces of chips only: two or three figures of the front: an objective, or power, area, cost, hourly-cost, "
+            "hourly-price or carbon of a package.",
+            metavar="FIGURE,…",
+            group="Further analyses",
+        ),
+    ] = "throughput,power,cost"
+    pareto_gap: Annotated[
+        float,
+        Option(
+            "Spaces of chips only: by how many per cent a chip may exceed those of the front.",
+            min=0,
+            max=50,
+            metavar="PERCENT",
+            group="Further analyses",
+        ),
+    ] = 1.0
     sensitivity: Annotated[
         bool,
         Option(
@@ -303,7 +323,10 @@ class CodesignOptions(Options):
     def refuse_contradictions(self) -> None:
         """InputError at options that exclude each other."""
         self.refuse(
-            dict.fromkeys(("power_cap", "cost_limit", "within"), "requires a space of chips, as --space chips-2026")
+            dict.fromkeys(
+                ("power_cap", "cost_limit", "within", "pareto_of", "pareto_gap"),
+                "requires a space of chips, as --space chips-2026",
+            )
         )
         if self.objective in OF_CHIPS:
             rule = "requires a space of chips, as --space chips-2026"

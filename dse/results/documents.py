@@ -555,6 +555,52 @@ class CodesignRealChip(TypedDict):
     basis: str
 
 
+class CodesignChipFrontModel(TypedDict):
+    """A model on a chip of a front.
+
+    Attributes:
+        plan: of the vocabulary of ``dse plan``.
+        step_s: of a global batch.
+    """
+
+    plan: Plan
+    step_s: float
+
+
+class CodesignChipFrontPoint(TypedDict):
+    """A chip of a front.
+
+    Attributes:
+        values: of each figure, by name.
+        chip: which.
+        models: the fastest plan of each and its step, by name.
+    """
+
+    values: dict[str, float]
+    chip: CodesignChip
+    models: dict[str, CodesignChipFrontModel]
+
+
+class CodesignChipFront(TypedDict):
+    """A front of chips.
+
+    Attributes:
+        figures: by name, two or three.
+        gap: every chip of the space exceeds some point in each figure by at most this share; null without points.
+        stopped: why the search ended early; null where it did not.
+        boxes: what the search did.
+        chips_evaluated: what the search did.
+        points: from the best of the first figure on.
+    """
+
+    figures: list[str]
+    gap: float | None
+    stopped: str | None
+    boxes: int
+    chips_evaluated: int
+    points: list[CodesignChipFrontPoint]
+
+
 class CodesignChipAfterChange(TypedDict):
     """The best chip after a change; values are null where nothing fits.
 
@@ -631,7 +677,7 @@ class CodesignMetrics(TypedDict):
     proven_optimum: NotRequired[float | None]
     distance_from_proven: NotRequired[float | None]
     baselines: NotRequired[dict[str, list[CodesignBaseline]] | list[CodesignBaselineAnswer]]
-    pareto: NotRequired[CodesignFront | CodesignSharedFront]
+    pareto: NotRequired[CodesignFront | CodesignSharedFront | CodesignChipFront]
     sensitivity: NotRequired[dict[str, Any] | dict[str, CodesignAfterChange] | dict[str, CodesignChipAfterChange]]
     plans_in_vocabulary: NotRequired[int]
     stopped: NotRequired[str | None]
@@ -1382,6 +1428,12 @@ class PlanPricedRows(TypedDict):
         step_s: time of a step.
         low_s: between which the step is with a probability of 0.9; null where too little was measured.
         high_s: between which the step is with a probability of 0.9; null where too little was measured.
+        stacks_low_s: the fastest, middle and slowest step with the stacks that could be meant; null where one is
+            named.
+        stacks_middle_s: the fastest, middle and slowest step with the stacks that could be meant; null where one is
+            named.
+        stacks_high_s: the fastest, middle and slowest step with the stacks that could be meant; null where one is
+            named.
         tokens_per_s: of all accelerators.
         memory_bytes: of the fullest rank.
         fits: whether that is no more than an accelerator has.
@@ -1392,6 +1444,9 @@ class PlanPricedRows(TypedDict):
     step_s: list[float]
     low_s: list[float | None]
     high_s: list[float | None]
+    stacks_low_s: list[float | None]
+    stacks_middle_s: list[float | None]
+    stacks_high_s: list[float | None]
     tokens_per_s: list[float]
     memory_bytes: list[float]
     fits: list[bool]

@@ -170,6 +170,11 @@ def test_a_die_that_is_too_small_for_its_stacks_is_padded_to_their_edge(dse, tmp
         (("--space", "chips-2026", "--search", "bayesian"), "must be exhaustive"),
         (("--space", "chips-2026", "--on", "v100"), "must have a rate for bf16 or fp8"),
         (("--space", "chips-2026", "--on", "tpuv4-phaze"), "must be a real chip"),
+        (("--space", "chips-2026", "--pareto-gap", "2"), "requires --pareto"),
+        (("--space", "chips-2026", "--pareto", "--pareto-of", "throughput,powr"), "did you mean power?"),
+        (("--space", "chips-2026", "--pareto", "--pareto-of", "power,cost"), "must have a figure of throughput"),
+        (("--space", "chips-2026", "--pareto", "--pareto-of", "throughput"), "must name two or three figures"),
+        (("--pareto", "--pareto-of", "throughput,cost"), "requires a space of chips"),
     ],
 )
 def test_options_that_do_not_go_with_the_space_are_refused(dse, options, rule):
@@ -302,6 +307,32 @@ def test_attention_is_fused_where_the_sram_of_a_unit_holds_a_tile_unless_it_is_a
     small = space_file(tmp_path, arrays=[[256, 256]], local_kib=[256])
     proof = json.loads(dse("codesign", "llama3-8b", "--space", small, *RUN, "--json").out)["infeasibility"]
     assert "tile of attention" in proof["explanation"]
+
+
+def test_a_front_is_shown_drawn_and_checked(dse, tmp_path):
+    out, space = tmp_path / "front", space_file(tmp_path, units=[8, 32], lanes=[512], dies=[1])
+    asked = ("--power-cap", 1000, "--pareto", "--pareto-of", "throughput,power,cost", "--pareto-gap", 0)
+    done = dse("codesign", "llama3-8b", "--space", space, *asked, *RUN, "--out", out)
+    assert done.code == 0, done.err
+    result = json.loads((out / "result.json").read_text())
+    front = result["metrics"]["pareto"]
+    assert (front["figures"], front["gap"], front["stopped"]) == (["throughput", "power", "cost"], 0.0, None)
+    assert front["points"][0]["values"]["throughput"] == pytest.approx(result["objective"]["value"])
+    for word in ("complete and proven", "Front of throughput, power, cost"):
+        assert word in done.out
+    assert "are on the front of throughput, power, cost" in (out / "report.html").read_text()
+    assert dse("check", out / "result.json", "--prove").code == 0
+    for alter in (
+        lambda points: points[0]["values"].update(power=1.0),
+        lambda points: points[0]["chip"].update(units=9),
+        lambda points: points.append(points[0]),
+        lambda points: points.pop(),
+    ):
+        forged = json.loads(json.dumps(result))
+        alter(forged["metrics"]["pareto"]["points"])
+        path = tmp_path / "forged.json"
+        path.write_text(json.dumps(forged | {"seal": seal_of(forged)}))
+        assert dse("check", path, "--prove").code == 1
 
 
 def test_traffic_between_dies_is_charged_as_dse_plan_does(dse, tmp_path):

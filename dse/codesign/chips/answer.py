@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from dse.codesign.chips.emptiness import emptiness
+from dse.codesign.chips.front_figures import FIGURES
+from dse.codesign.chips.front_search import FrontOutcome, FrontSearch
 from dse.codesign.chips.leaf import ChosenChip, Priced
 from dse.codesign.chips.problem import ChipProblem
 from dse.codesign.chips.real_chips import real_chips
@@ -42,6 +44,9 @@ _CHANGED: Remembered[dict[str, tuple[Priced | None, float | None]]] = Remembered
 
 _LISTED = 100
 """Chips near the best that a result lists."""
+
+_FRONTS: Remembered[FrontOutcome] = Remembered(2, lambda outcome: outcome.stopped is None)
+"""Of the last posed problems, by their digests."""
 
 _SEARCHED: Remembered[ChipOutcome] = Remembered(2, lambda outcome: outcome.stopped is None)
 """Of the last posed problems, by their digests."""
@@ -107,6 +112,7 @@ def _solved(posed: ChipPosed, run: Run) -> Result:
     }
     metrics |= near_metrics(problem, outcome)
     if stopped is None:
+        metrics |= front_metrics(posed, run)
         metrics |= changed_metrics(posed, best.chip, run)
     return result_of(
         "codesign",
@@ -155,6 +161,43 @@ def changed_metrics(posed: ChipPosed, chip: ChosenChip, run: Run) -> dict[str, A
         for label, (best, regret) in found.items()
     }
     return {"sensitivity": rows, "unfinished": []}
+
+
+def front_metrics(posed: ChipPosed, run: Run) -> dict[str, Any]:
+    """The front, where that is asked."""
+    problem = posed.problem
+    if not problem.pareto:
+        return {}
+    outcome = _FRONTS.get(posed.digest, lambda: FrontSearch(problem, run.stop, run.progress).run())
+    points = [
+        {
+            "values": front_values(problem, each.priced.chip, each.priced.score),
+            "chip": chip_document(problem, each.priced.chip),
+            "models": {
+                model.name: {"plan": plan.document(), "step_s": step_s}
+                for (model, _), plan, step_s in zip(problem.models, each.priced.plans, each.priced.steps_s, strict=True)
+            },
+        }
+        for each in sorted(outcome.points, key=lambda point: point.values, reverse=True)
+    ]
+    front = {
+        "figures": list(problem.pareto),
+        "gap": outcome.gap if np.isfinite(outcome.gap) else None,
+        "stopped": outcome.stopped,
+        "boxes": outcome.counts.boxes,
+        "chips_evaluated": outcome.counts.priced,
+        "points": points,
+    }
+    return {"pareto": front}
+
+
+def front_values(problem: ChipProblem, chip: ChosenChip, throughput: float) -> dict[str, float]:
+    """The figures of a front by name, of a chip with this mean of throughputs."""
+    made = problem.silicon(chip.cores, chip.how, chip.memory, chip.links, chip.precision)
+    return {
+        each: FIGURES[each].value(throughput, float(np.asarray(FIGURES[each].taken(problem, made, chip.clock_hz))[0]))
+        for each in problem.pareto
+    }
 
 
 def chip_document(problem: ChipProblem, chip: ChosenChip) -> dict[str, Any]:

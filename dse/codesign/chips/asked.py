@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from dse.codesign.chips.front_figures import front_figures
 from dse.codesign.chips.problem import TRAINED_IN, ChipProblem, Limits
 from dse.codesign.options import CodesignOptions, require_unique
 from dse.plan.model_sources import transformer
@@ -29,7 +30,6 @@ _RULES: Mapping[str, str] = {
     "cost_model": "must be consistent with a space of chips: phaze-2024 mixes units",
     "search": "must be exhaustive with a space of chips",
     **dict.fromkeys(("granularity", "microbatch", "tensor_parallel", "pipeline_schedule"), _PLANS),
-    "pareto": "is not available with a space of chips",
 }
 
 
@@ -44,6 +44,8 @@ def chip_problem(options: CodesignOptions) -> ChipProblem:
     if options.plans == "phaze-2024":
         raise fail("dse codesign", "--plans", options.plans, _PLANS)
     options.refuse(_RULES)
+    if not options.pareto:
+        options.refuse(dict.fromkeys(("pareto_of", "pareto_gap"), "requires --pareto"))
     space = _limited(chip_space(options.space), options.area_budget)
     models = tuple(transformer(source) for source in options.models)
     if not models:
@@ -65,6 +67,8 @@ def chip_problem(options: CodesignOptions) -> ChipProblem:
         precisions=_precisions(space, given.get("precision")),
         within=options.within / 100,
         wider=None if space.like is None else chip_space(space.like),
+        pareto=front_figures(options.pareto_of) if options.pareto else (),
+        pareto_gap=options.pareto_gap / 100 if options.pareto else 0.0,
     )
     return replace(problem, chips=tuple(_compared(problem, options)))
 

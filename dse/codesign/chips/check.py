@@ -9,12 +9,17 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from dse.algorithms.dominance import non_dominated
 from dse.codesign.chips.answer import (
     ChipPosed,
     answer_metrics,
     asked_of,
     changed_metrics,
     chip_document,
+    front_metrics,
+    front_values,
     near_metrics,
     search,
 )
@@ -27,15 +32,16 @@ from dse.codesign.chips.check_silicon import (
     usd_per_hour,
 )
 from dse.codesign.chips.emptiness import emptiness
+from dse.codesign.chips.front_figures import FIGURES
 from dse.codesign.chips.leaf import ChosenChip
 from dse.codesign.chips.problem import ChipProblem, Links
 from dse.codesign.chips.real_chips import intervals, real_chips
 from dse.codesign.chips.silicon import Realisation
 from dse.plan.check import cost_faults, illegal
-from dse.plan.check_costs import plan_costs
+from dse.plan.check_costs import PlanCosts, plan_costs
 from dse.plan.chip_table import rests_on
 from dse.plan.problem import PlanProblem
-from dse.plan.training_plan import whole_plan
+from dse.plan.training_plan import TrainingPlan, whole_plan
 from dse.results.differences import differences
 from dse.results.result import PROOF_TOLERANCE, Result
 from dse.run.run import Run
@@ -50,14 +56,15 @@ _AFFORDABLE_PLANS = 100_000
 
 _COUNTED = ("plans_in_vocabulary", "boxes", "plan_bounds", "chips_evaluated", "equally_good")
 
-_OF_THE_SEARCH = (*_COUNTED, "near", "near_count", "sensitivity", "unfinished")
+_OF_THE_SEARCH = (*_COUNTED, "near", "near_count", "sensitivity", "unfinished", "pareto")
 """What of the metrics does not follow from the solution, nor from plans that are stated beside it."""
 
 
 def is_repeated(result: Result) -> bool:
     """Whether every check repeats the search."""
     plans = result.metrics.get("plans_in_vocabulary", math.inf)
-    return bool(result.solution) and result.metrics["stopped"] is None and plans <= _AFFORDABLE_PLANS
+    is_short = plans <= _AFFORDABLE_PLANS and "pareto" not in result.metrics
+    return bool(result.solution) and result.metrics["stopped"] is None and is_short
 
 
 def open_claims(result: Result) -> dict[str, str]:
@@ -79,45 +86,97 @@ def faults(result: Result, posed: ChipPosed, prove: bool) -> list[str]:
     problem = posed.problem
     if not result.solution:
         return _unanswered_faults(result, posed)
-    stated = result.solution["chip"]
-    broken = _chip_faults(problem, stated)
-    names = [model.name for model, _ in problem.models]
     if (result.metrics["stopped"] is None) != (result.status == "optimal"):
-        broken.append("metrics.stopped must say why the search ended early, and be null where it is proven")
-    if list(result.solution["models"]) != names:
-        broken.append(f"models must be {names}, but got {list(result.solution['models'])}")
+        return ["metrics.stopped must say why the search ended early, and be null where it is proven"]
+    stated, models = result.solution["chip"], result.solution["models"]
+    steps = {name: figures["step_s"] for name, figures in result.metrics["models"].items()}
+    plans, costs, broken = _trained(problem, stated, models, steps)
     if broken:
         return broken
-    plans = tuple(whole_plan(each["plan"], "result") for each in result.solution["models"].values())
-    chip, costs = chosen_chip(problem, stated), []
-    for number, (name, plan) in enumerate(zip(names, plans, strict=True)):
-        if plan.precision not in problem.precisions:
-            return [f"the plan of {name} must be in one of {problem.precisions}, but is in {plan.precision}"]
-        if plan.precision not in stated["formats"]:
-            rule = f"must be in a format of the chip {stated['formats']}, but is in {plan.precision}"
-            return [f"the plan of {name} {rule}"]
-        asked = asked_of(problem, chip, number, plan.precision)
-        broken = illegal(asked, plan)
-        if broken:
-            return broken
-        costs.append(plan_costs(asked, plan))
-        broken = cost_faults(asked, costs[-1], result.metrics["models"][name]["step_s"])
-        if broken:
-            return broken
+    chip = chosen_chip(problem, stated)
     expected = answer_metrics(problem, chip, plans, costs, result.metrics["stopped"])
     own = {key: each for key, each in result.metrics.items() if key not in (*_OF_THE_SEARCH, "chips")}
-    sizes = sizes_of_chip(problem.space, stated, None if math.isinf(problem.limits.power_w) else problem.limits.power_w)
+    sizes = _sizes(problem, stated)
     broken = [
         *_limit_faults(problem, stated, sizes),
         *_silicon_faults(problem, sizes, result.metrics),
         *_real_chip_faults(problem, result.metrics["chips"]),
         *differences("objective.value", result.objective.value, expected["score"]),
         *differences("metrics", own, expected),
+        *_front_faults(problem, result),
     ]
     return broken if broken or not prove else _proof_faults(result, posed)
 
 
-def chosen_chip(problem: ChipProblem, stated: dict[str, Any]) -> ChosenChip:
+def _sizes(problem: ChipProblem, stated: Mapping[str, Any]) -> PackageSizes:
+    """The package of a stated chip under the power cap, by the second calculation of silicon."""
+    cap_w = problem.limits.power_w
+    return sizes_of_chip(problem.space, stated, None if math.isinf(cap_w) else cap_w)
+
+
+def _trained(
+    problem: ChipProblem, stated: Mapping[str, Any], models: Mapping[str, Any], steps: Mapping[str, float]
+) -> tuple[tuple[TrainingPlan, ...], list[PlanCosts], list[str]]:
+    """The plans of each model on a chip, the checker's costs of them, and what is wrong with chip, plans or steps."""
+    broken, names = _chip_faults(problem, stated), [model.name for model, _ in problem.models]
+    if list(models) != names:
+        broken.append(f"models must be {names}, but got {list(models)}")
+    if broken:
+        return (), [], broken
+    plans = tuple(whole_plan(each["plan"], "result") for each in models.values())
+    chip, costs = chosen_chip(problem, stated), []
+    for number, (name, plan) in enumerate(zip(names, plans, strict=True)):
+        if plan.precision not in problem.precisions:
+            return (), [], [f"the plan of {name} must be in one of {problem.precisions}, but is in {plan.precision}"]
+        if plan.precision not in stated["formats"]:
+            rule = f"must be in a format of the chip {stated['formats']}, but is in {plan.precision}"
+            return (), [], [f"the plan of {name} {rule}"]
+        asked = asked_of(problem, chip, number, plan.precision)
+        broken = illegal(asked, plan)
+        if broken:
+            return (), [], broken
+        costs.append(plan_costs(asked, plan))
+        broken = cost_faults(asked, costs[-1], steps[name])
+        if broken:
+            return (), [], broken
+    return plans, costs, []
+
+
+def _front_faults(problem: ChipProblem, result: Result) -> list[str]:
+    """What is wrong with the points of a front: chips, limits, plans, steps, values, order, dominated points."""
+    front = result.metrics.get("pareto")
+    if front is None:
+        wanted = bool(problem.pareto) and result.metrics["stopped"] is None
+        return ["metrics.pareto must be given"] if wanted else []
+    broken, values = differences("metrics.pareto.figures", front["figures"], list(problem.pareto)), []
+    for place, point in enumerate(front["points"]):
+        steps = {name: each["step_s"] for name, each in point["models"].items()}
+        _, costs, faults_ = _trained(problem, point["chip"], point["models"], steps)
+        if not faults_:
+            chip = chosen_chip(problem, point["chip"])
+            rates = np.array([[problem.global_batch / each.step_s] for each in costs])
+            expected = front_values(problem, chip, float(problem.objective.score(rates)[0]))
+            sizes = _sizes(problem, point["chip"])
+            faults_ = [*_limit_faults(problem, point["chip"], sizes)]
+            faults_ += differences("values", point["values"], expected)
+            values.append([each if FIGURES[name].per else -each for name, each in expected.items()])
+        if faults_:
+            return [*broken, *(f"metrics.pareto.points[{place}]: {each}" for each in faults_)]
+    gap = front["gap"]
+    if (gap is None) != (not values) or (gap or np.inf) < problem.pareto_gap * (1 - PROOF_TOLERANCE):
+        broken.append(f"metrics.pareto.gap must be at least {problem.pareto_gap:g}, but got {gap}")
+    if front["stopped"] is None and gap != problem.pareto_gap:
+        broken.append(f"metrics.pareto.gap must be {problem.pareto_gap:g}, as asked, but got {gap}")
+    if values:
+        columns = -np.array(values).T
+        if not non_dominated(*columns, *np.zeros((3 - len(columns), len(values)))).all():
+            broken.append("metrics.pareto.points must not dominate each other")
+        if (np.diff(columns[0]) < 0).any():
+            broken.append("metrics.pareto.points must be in the order of the first figure")
+    return broken
+
+
+def chosen_chip(problem: ChipProblem, stated: Mapping[str, Any]) -> ChosenChip:
     """The chip of a solution."""
     formats = stated["formats"]
     precision = next(
@@ -138,7 +197,7 @@ def chosen_chip(problem: ChipProblem, stated: dict[str, Any]) -> ChosenChip:
     )
 
 
-def _chip_faults(problem: ChipProblem, stated: dict[str, Any]) -> list[str]:
+def _chip_faults(problem: ChipProblem, stated: Mapping[str, Any]) -> list[str]:
     """Sizes that the space does not have."""
     space = problem.space
     axes: dict[str, Any] = {
@@ -291,6 +350,8 @@ def _proof_faults(result: Result, posed: ChipPosed) -> list[str]:
     counts = again.counts.boxes, again.counts.pairs, again.counts.priced
     expected: dict[str, Any] = dict(zip(_COUNTED, (again.plans, *counts, len(again.best)), strict=True))
     expected |= near_metrics(posed.problem, again)
+    if result.metrics.get("pareto", {}).get("stopped", "") is None:
+        expected |= front_metrics(posed, Run())
     if result.metrics.get("unfinished") != ["sensitivity"]:
         expected |= changed_metrics(posed, again.best[0].chip, Run())
     expected["chips"] = real_chips(posed.problem)

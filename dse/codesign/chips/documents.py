@@ -146,6 +146,51 @@ class ChipAfterChange(Document):
     regret: float | None
 
 
+class ChipFrontModel(Document):
+    """A model on a chip of a front.
+
+    Attributes:
+        plan: of the vocabulary of ``dse plan``.
+        step_s: of a global batch.
+    """
+
+    plan: PlanDocument
+    step_s: Amount
+
+
+class ChipFrontPoint(Document):
+    """A chip of a front.
+
+    Attributes:
+        values: of each figure, by name.
+        chip: which.
+        models: the fastest plan of each and its step, by name.
+    """
+
+    values: dict[str, Amount]
+    chip: ChipDocument
+    models: dict[str, ChipFrontModel]
+
+
+class ChipFront(Document):
+    """A front of chips.
+
+    Attributes:
+        figures: by name, two or three.
+        gap: every chip of the space exceeds some point in each figure by at most this share; null without points.
+        stopped: why the search ended early; null where it did not.
+        boxes, chips_evaluated: what the search did.
+        points: from the best of the first figure on.
+    """
+
+    figures: list[str]
+    gap: Amount | None
+    stopped: str | None
+    boxes: _Count
+    chips_evaluated: _Count
+    points: list[ChipFrontPoint]
+
+
 class ChipMetrics(Document):
     """``metrics``; what follows ``stopped`` belongs to searches that ended.
 
@@ -163,6 +208,7 @@ class ChipMetrics(Document):
         near: the chips within the asked share of the best score, the best first.
         near_count: how many there are; the list has the first of them.
         chips: real chips with their best plans.
+        pareto: the front, with ``--pareto``.
         sensitivity: by change, with ``--sensitivity``.
         unfinished: what is missing after an interrupt.
     """
@@ -182,5 +228,6 @@ class ChipMetrics(Document):
     near: list[NearChip]
     near_count: _Count
     chips: list[RealChip]
+    pareto: ChipFront = _ABSENT
     sensitivity: dict[str, ChipAfterChange] = _ABSENT
     unfinished: list[Literal["sensitivity"]] = _ABSENT

@@ -209,7 +209,7 @@ class Leaf:
     def _chip(self, position: int) -> ChosenChip:
         options = self._options
         cores = options.cores.take(np.array([position]))
-        sizes = {name: int(getattr(cores, name)[0]) for name in _SIZES}
+        sizes = {name: int(getattr(cores, name)[0]) for name in SIZES}
         how = self._figures.realisations[int(options.how[position])]
         return ChosenChip(
             **sizes,
@@ -221,7 +221,7 @@ class Leaf:
         )
 
 
-_SIZES = ("width", "depth", "units", "lanes", "local_kib", "shared_mib")
+SIZES = ("width", "depth", "units", "lanes", "local_kib", "shared_mib")
 
 
 def fastest_plans(

@@ -78,6 +78,8 @@ class ChipProblem:
         fixed_plan: (key, value) of what is given of the plan, without its precision.
         precisions: that plans may have, in the order of the formats of the space.
         within: share of the best score, by which chips that are listed beside the answer are below it at most.
+        pareto: figures of a front next to the answer (:mod:`dse.codesign.chips.front_figures`).
+        pareto_gap: share by which a chip that is not on the front may exceed one that is.
         constants: of area and power, where they are not the fitted ones.
         wider: the space that the space is like, if it is like one.
         chips: the training plans on each of the real chips that are compared with the answer, one of each model.
@@ -95,6 +97,8 @@ class ChipProblem:
     fixed_plan: tuple[tuple[str, Any], ...]
     precisions: tuple[str, ...]
     within: float = 0.0
+    pareto: tuple[str, ...] = ()
+    pareto_gap: float = 0.0
     constants: Fitted | None = None
     wider: ChipSpace | None = None
     chips: tuple[tuple[PlanProblem, ...], ...] = ()
@@ -238,5 +242,7 @@ class ChipProblem:
             "fixed_plan": dict(self.fixed_plan),
             "precisions": list(self.precisions),
             "within": self.within,
+            "pareto": list(self.pareto),
+            "pareto_gap": self.pareto_gap,
             "chips": [[each.document() for each in chip] for chip in self.chips],
         }

@@ -1,16 +1,28 @@
 """A co-search over chips for people."""
 
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
 from dse.codesign.chips.answer import notes, priced, solution_text
 from dse.codesign.chips.check import chosen_chip
 from dse.codesign.chips.export import chip_files
+from dse.codesign.chips.front_figures import FIGURES
 from dse.codesign.chips.problem import ChipProblem
+from dse.codesign.report import charts
 from dse.codesign.report.table import number
 from dse.plan.chip_table import shown_plan
 from dse.plan.report import assumed_notes
+from dse.report.chart import Axis, PointChart, Points
 from dse.report.chip_silicon import floorplan, silicon_tables
+from dse.report.palette import BLUE
 from dse.report.units import share_text, time_text
 from dse.report.view import Decisive, Row, Table, View
 from dse.results.result import Result, percent
+
+_ROWS = 16
+"""Chips of a front that are shown."""
 
 
 def view(problem: ChipProblem, result: Result) -> View:
@@ -33,9 +45,9 @@ def view(problem: ChipProblem, result: Result) -> View:
     return View(
         title=title,
         verdict=_verdict(problem, result),
-        notes=[*assumed, *notes(problem)],
+        notes=[*_front_notes(result), *assumed, *notes(problem)],
         tables=tables,
-        page=lambda: [floorplan(shown), *tables],
+        page=lambda: [floorplan(shown), *_front_charts(result), *tables],
         files=lambda: chip_files(problem, result.solution["chip"]),
     )
 
@@ -103,6 +115,8 @@ def _beside(result: Result) -> list[Table]:
         tables.append(
             Table(head, rows, "Real chips, each with its best plans; cost and power estimated", requested=True)
         )
+    if "pareto" in metrics:
+        tables.append(_front_table(metrics["pareto"]))
     if "sensitivity" in metrics:
         changed: list[Row] = [
             (label, "nothing fits", "", "", "")
@@ -126,6 +140,53 @@ def _beside(result: Result) -> list[Table]:
         title = f"{metrics['near_count']:,} chips nearly as good, the best of them"
         tables.append(Table((unit, "vs. the best", "$", "chip"), near[:20], title, requested=True))
     return tables
+
+
+def _front_notes(result: Result) -> list[Decisive]:
+    """How many chips are on the front, and how sure that is."""
+    front = result.metrics.get("pareto")
+    if front is None:
+        return []
+    points = f"{len(front['points']):,} chips are on the front of {', '.join(front['figures'])}"
+    beyond = "" if front["gap"] is None else f"no chip exceeds them by more than {percent(front['gap'])} in each figure"
+    if front["stopped"] is not None:
+        return [Decisive(f"{points} so far ({front['stopped']}){': ' if beyond else ''}{beyond}.")]
+    proof = f"proven: {beyond}" if front["gap"] else "complete and proven"
+    return [Decisive(f"{points}, {proof}; {front['chips_evaluated']:,} were evaluated exactly.")]
+
+
+def _front_table(front: Mapping[str, Any]) -> Table:
+    """Points spread evenly over the front, from the best of the first figure on."""
+    points, names = front["points"], front["figures"]
+    places = sorted({round(each) for each in np.linspace(0, len(points) - 1, min(_ROWS, len(points)))})
+    rows: list[Row] = [
+        (*(number(points[place]["values"][each]) for each in names), solution_text(points[place]["chip"]))
+        for place in places
+    ]
+    head = (*(f"{each} [{FIGURES[each].unit}]".replace("mm2", "mm²") for each in names), "chip")
+    return Table(head, rows, f"Front of {', '.join(names)}: {len(rows)} of {len(points):,} chips", requested=True)
+
+
+def _front_charts(result: Result) -> list[PointChart]:
+    """The front: the first figure over the second one, with the third one by colour."""
+    front = result.metrics.get("pareto")
+    if front is None or not front["points"]:
+        return []
+    points, names = front["points"], front["figures"]
+    y, x, *third = (np.array([each["values"][name] for each in points]) for name in names)
+    units = [FIGURES[each].unit.replace("mm2", "mm²") for each in names]
+    texts = [
+        f"{solution_text(each['chip'])}: "
+        + ", ".join(f"{number(each['values'][name])} {unit}" for name, unit in zip(names, units, strict=True))
+        for each in points
+    ]
+    marks = (
+        charts.shaded(x, y, third[0], units[2], texts)
+        if third
+        else [Points("chips of the front", x.tolist(), y.tolist(), BLUE, texts)]
+    )
+    title = f"{len(points):,} chips are on the front of {', '.join(names)}"
+    return [PointChart(title, Axis(f"{names[1]} [{units[1]}]"), Axis(f"{names[0]} [{units[0]}]"), marks, 480)]
 
 
 def _triple(figure: list[float]) -> str:

@@ -25,7 +25,7 @@ from hardware.silicon.tables import fitted
 
 def changes(problem: ChipProblem) -> Iterator[tuple[str, ChipProblem]]:
     """Each change by its label."""
-    known, key, plain = fitted(), f"{problem.space.style.value}_factor", replace(problem, within=0.0)
+    known, key, plain = fitted(), f"{problem.space.style.value}_factor", replace(problem, within=0.0, pareto=())
     factor = getattr(known, key)
     for end, value in (("low", factor.low), ("high", factor.high)):
         constants = known.model_copy(update={key: factor.model_copy(update={"value": value})})

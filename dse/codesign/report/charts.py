@@ -81,7 +81,7 @@ def search_path(column: Columns, result: Result) -> PointChart:
     if len(order) > _MAX_NAMED:
         marks.append(Crowd("evaluated", order.tolist(), column["score"].tolist(), BLUE, texts))
     else:
-        marks += _shaded(order, column["score"], column["area_mm2"], "mm²", texts)
+        marks += shaded(order, column["score"], column["area_mm2"], "mm²", texts)
     best = np.maximum.accumulate(scores)
     marks.append(Line("best so far", order.tolist(), best.tolist(), ANSWER, steps=True))
     if result.bound is not None:
@@ -105,12 +105,12 @@ def pareto(front: Mapping[str, Any], unit: str) -> PointChart:
             f"{point['power_w']:.0f} W"
             for point in members
         ]
-        marks += _shaded(x, y, power_w, "W" if proven else "W, not proven", texts, symbol)
+        marks += shaded(x, y, power_w, "W" if proven else "W, not proven", texts, symbol)
     title = f"{len(points):,} architectures are on the front: none has more throughput, less area and less power"
     return PointChart(title, Axis("area [mm²]", from_zero=True), Axis(f"score [{unit}]", from_zero=True), marks, 480)
 
 
-def _shaded(
+def shaded(
     x: Numbers, y: Numbers, amounts: Numbers, unit: str, texts: Sequence[str], symbol: Symbol = "circle"
 ) -> list[Points]:
     """Points by fifths of the range of a third amount, each a colour."""
