@@ -67,4 +67,4 @@ def least_area(die: Die) -> Interval:
         return np.where(long <= field, long**2 / aspect, field * (perimeter / 2 - field))
 
     value, low, high = (np.maximum(of_stacks, of_edge(each)) for each in (edge.value, edge.low, edge.high))
-    return Interval(value, low, high)
+    return Interval(value, low, np.minimum(high, np.maximum(value, table.reticle_mm2.value)))

@@ -101,13 +101,13 @@ def _beside(result: Result) -> list[Table]:
     if metrics["chips"]:
         made = metrics["silicon"]
         rows: list[Row] = [
-            ("this answer", number(value), "100 %", _triple(made["power_w"]), _triple(made["usd"]), "derated mappings")
+            ("this answer", number(value), "100 %", _short(made["power_w"]), _short(made["usd"]), "derated mappings")
         ]
         for each in metrics["chips"]:
             score = each["score"]
             cells = ("", "") if score is None else (number(score), percent(score / value))
             figures = [
-                "" if each[key] is None else _triple([each[key], *each[interval]])
+                "" if each[key] is None else _short([each[key], *each[interval]])
                 for key, interval in (("power_w", "power_interval_w"), ("usd", "usd_interval"))
             ]
             rows.append((each["name"], *cells, *figures, each["basis"]))
@@ -193,6 +193,12 @@ def _triple(figure: list[float]) -> str:
     """A figure with its interval."""
     value, low, high = figure
     return f"{value:,.0f} ({low:,.0f} to {high:,.0f})"
+
+
+def _short(figure: list[float]) -> str:
+    """A figure with its interval, for a narrow column."""
+    value, low, high = figure
+    return f"{value:,.0f} ({low:,.0f}–{high:,.0f})"
 
 
 def _model_rows(result: Result) -> list[Row]:
