@@ -1,4 +1,4 @@
-"""The answers that the README shows: each of its three questions, asked as a user does at a terminal of 120 columns.
+"""The answers that the README shows: each of its three questions, asked as a user does at a terminal of 100 columns.
 
 Of what a command prints, those lines are taken that begin as ``CASES`` says; what is in parentheses at the end of
 a line is left out, and a longer line ends with an ellipsis.
@@ -14,7 +14,7 @@ import tempfile
 from benchmarks.process import ROOT
 from benchmarks.recording import Record, Results, parser_of
 
-COLUMNS, WIDTH = 120, 142
+COLUMNS, WIDTH = 100, 142
 CASES = {
     "codesign": (
         "dse codesign llama3-70b --space chips-2026 --power-cap 1000",
@@ -29,7 +29,7 @@ CASES = {
                 " an hour ",
                 " limit W ",
             ),
-            *(f"{'':28}vs.", " chip          samples/s", " this answer ", " h100-sxm ", " b200 "),
+            *(" chip          samples/s", " this answer ", " h100-sxm ", " b200 "),
         ),
     ),
     "predict": (

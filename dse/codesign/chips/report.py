@@ -111,7 +111,7 @@ def _beside(result: Result) -> list[Table]:
                 for key, interval in (("power_w", "power_interval_w"), ("usd", "usd_interval"))
             ]
             rows.append((each["name"], *cells, *figures, each["basis"]))
-        head = ("chip", unit, "vs. this answer", "W", "$", "rates")
+        head = ("chip", unit, "relative", "W", "$", "rates")
         tables.append(
             Table(head, rows, "Real chips, each with its best plans; cost and power estimated", requested=True)
         )
