@@ -22,6 +22,7 @@ from dse.reproduce.automap.pipelines import OBJECTIVES
 from dse.reproduce.automap.tables import PAPERS_STEP_TIME, STEP_TIME
 from dse.reproduce.output import DOCUMENT_FILE
 from dse.reproduce.rdu.study import VERSIONS
+from dse.reproduce.rdu.tables import MODELS
 
 Sections = Mapping[str, Mapping[str, Any]]
 """The parts of a reproduction by name, as ``reproduction.json`` has them."""
@@ -76,12 +77,12 @@ def learning_table3(results: Results, sections: Sections) -> None:
 RDU = {
     "accuracy": ("table1", 0, ("cost model", "RE", "RE, placer", "ρ", "ρ, placer", "RE / trees that see all, 90 %")),
     "ranks": ("fig2", 0, ("cost model", "gemm", "mlp", "ffn", "mha")),
-    "layers": (
+    "models": (
         "table2",
         0,
         ("graph", "cost model", "RE, past", "RE, present", "ρ, past", "ρ, present"),
     ),
-    "layers_throughput": (
+    "models_throughput": (
         "table2",
         1,
         (
@@ -125,6 +126,10 @@ def rdu(results: Results, sections: Sections) -> None:
     results.figure("mha", f"{left_out[STACK]['mha'].split()[1].removesuffix('×')} times")
     results.figure("paper", accuracy[PAPERS]["RE"])
     results.figure("paper_rho", accuracy[PAPERS]["ρ"])
+    for note in sections["table2"]["notes"]:
+        name, _, size = note.partition(": ")
+        if name in MODELS:
+            results.figure(f"size.{name}", size.removesuffix(".").replace(" in ", " and "))
 
 
 def automap(results: Results, sections: Sections) -> None:
@@ -193,7 +198,10 @@ REPRODUCTIONS = (
         ("rdu", "--graphs", "1176"),
         Record(
             "rdu",
-            ("stack_better", "interval", "network", "stack", "mha", "paper", "paper_rho"),
+            (
+                *("stack_better", "interval", "network", "stack", "mha", "paper", "paper_rho"),
+                *(f"size.{name}" for name in MODELS),
+            ),
             {name: columns for name, (_, _, columns) in RDU.items()},
         ),
         rdu,

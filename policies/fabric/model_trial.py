@@ -1,4 +1,4 @@
-"""A layer of a real model, cut into pieces that run in turn, for ``dse reproduce rdu table2``.
+"""A real model, cut into pieces that run in turn, for ``dse reproduce rdu table2``.
 
 Cost models that have learned from random blocks predict placements of its pieces, which none of them has seen.
 """
@@ -34,10 +34,10 @@ def _ignored(_done: int, _total: int) -> None:
 
 @dataclass(frozen=True)
 class ModelTrial:
-    """A layer of a model on a fabric that is too small for it.
+    """A model on a fabric that is too small for it.
 
     Attributes:
-        problem: the layer with its pieces and turns.
+        problem: the model with its pieces and turns.
         seed: of all placements.
     """
 

@@ -1,7 +1,5 @@
 """``dse reproduce rdu``: tables from what a laboratory measures, each thing once; and the command without one."""
 
-from dataclasses import replace
-
 import pytest
 
 from dse.reproduce.rdu import tables
@@ -14,7 +12,7 @@ from dse.run.run import Run
 from hardware.inputs import InputError
 from tests.reproduce.sections import assert_shown
 
-BUDGET = Budget(graphs=20, placements=5, epochs=1, placed=4, moves=100, seeds=2, whole=False)
+BUDGET = Budget(graphs=20, placements=5, epochs=1, placed=4, moves=100, seeds=2)
 
 
 def measured(error, correlation):
@@ -134,10 +132,10 @@ def test_placements_are_compared_graph_by_graph_and_deadlocks_are_left_out(study
     assert all(each.ours == pytest.approx(-0.1) for each in section.comparisons)
 
 
-BERT, GPT = (model + tables.LAYER for model in tables.MODELS)
+BERT, GPT = tables.MODELS
 
 
-def test_layers_stand_beside_the_papers_models_at_both_versions_with_gains_over_the_expert_rule(study):
+def test_whole_models_stand_beside_the_papers_at_both_versions_with_gains_over_the_expert_rule(study):
     section = tables.table2(study)
     errors, rates = ({row[:2]: row[2:] for row in table.rows} for table in section.tables)
     assert errors[BERT, tables._WHAT["graph"]] == ("0.1", "0.2", "0.9 [0.8, 0.95]", "–")
@@ -151,11 +149,6 @@ def test_layers_stand_beside_the_papers_models_at_both_versions_with_gains_over_
     ours = {(each.model, each.quantity): (each.ours, each.paper, each.ratio) for each in section.comparisons}
     assert ours[BERT, "gain in throughput, present"] == (pytest.approx(0.2), 0.057, None)
     assert ours[BERT, "relative error, past"] == (0.1, 0.353, None)
-
-
-def test_whole_models_are_placed_where_they_are_asked_for(study, laboratory):
-    tables.table2(replace(study, budget=replace(BUDGET, whole=True)))
-    assert {asked[0] for asked in laboratory.asked if isinstance(asked, tuple)} == set(tables.MODELS)
 
 
 def test_each_figure_of_a_layer_is_reported_and_journalled_by_itself(tmp_path):

@@ -47,7 +47,6 @@ class RduOptions(Options):
     placed: Annotated[int, Option("Graphs to place with every cost model.", min=1, max=10**5)] = 16
     moves: Annotated[int, Option("Annealing moves per placement.", min=1, max=10**9)] = 50_000
     seeds: Annotated[int, Option("Seeds with which Table II places.", min=1, max=1000)] = 3
-    whole: Annotated[bool, Option("Table II has whole models, which takes hours, instead of a layer of each.")] = False
 
 
 def paper(learned: Learned | None = None) -> Paper[RduOptions, Study]:
@@ -76,7 +75,6 @@ def _posed(options: RduOptions, learned: Learned | None) -> Posed[Study]:
         options.placed,
         options.moves,
         options.seeds,
-        options.whole,
     )
     samples = options.graphs * options.placements
 

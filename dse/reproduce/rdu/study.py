@@ -161,8 +161,7 @@ class Budget:
         epochs: passes of networks over the samples.
         placed: graphs that each cost places.
         moves: of each of these placements.
-        seeds: with which the pieces of layers are placed.
-        whole: whether Table II has whole models instead of a layer of each.
+        seeds: with which the pieces of models are placed.
     """
 
     graphs: int
@@ -171,7 +170,6 @@ class Budget:
     placed: int
     moves: int
     seeds: int
-    whole: bool
 
 
 class Laboratory(Protocol):

@@ -33,10 +33,7 @@ _LEARNED = ("ridge", "trees", "stack", "paper", "graph")
 """Models that are compared with it."""
 
 MODELS = ("bert-large", "gpt2-xl")
-"""Those of Table II, in its order."""
-
-LAYER = ":layer3"
-"""What is taken of each of them, unless it is placed as a whole."""
+"""Those of Table II, in its order, as wholes."""
 
 _LAYER_MODELS = ("expert", "route", "ridge", "trees", "stack", "paper", "graph")
 _LAYER_COSTS = ("expert rule", "mixture", "learned")
@@ -85,13 +82,12 @@ def _beside_rival(study: Study, model: str) -> str:
 
 
 def table2(study: Study) -> Section:
-    """Real models or layers of them, which are cut into pieces."""
+    """Whole models, which are cut into pieces."""
     paper = read_published().models
     errors: list[tuple[str, ...]] = []
     rates: list[tuple[str, ...]] = []
     comparisons, notes = [], []
-    for model, published in zip(MODELS, (paper["bert"], paper["gpt"]), strict=True):
-        name = model if study.budget.whole else f"{model}{LAYER}"
+    for name, published in zip(MODELS, (paper["bert"], paper["gpt"]), strict=True):
         layers = {version: study.layer(name, version, _LAYER_MODELS, _LAYER_COSTS) for version in VERSIONS}
         for rival in _LAYER_MODELS:
             own = [layer.accuracy[rival] for layer in layers.values()]
@@ -111,17 +107,16 @@ def table2(study: Study) -> Section:
                 Comparison(name, "", f"relative error, {version}", "1", own_error, error, _OTHER_DATA),
                 Comparison(name, "", f"gain in throughput, {version}", "1", own_gain, gain, _OTHER_DATA),
             ]
-        notes.append(f"{name}: {layer.size.pieces} pieces in {layer.size.turns} turns.")
+        notes.append(f"{name}: {layer.size.pieces} pieces in {layer.size.turns:,} turns.")
     tables = (Table(_ERROR_HEAD, tuple(errors)), Table(_RATE_HEAD, tuple(rates)))
-    what = "Whole models." if study.budget.whole else "One layer of each model; --whole takes the models."
     notes += [
-        f"{what} In the present version, a change of track costs two slots more, a hop one more, and buffers are a "
+        "In the present version, a change of track costs two slots more, a hop one more, and buffers are a "
         "third smaller; models and the learned cost have learned from the same placements, simulated again.",
         f"RE and ρ: {study.budget.placements} placements per piece, without deadlocks. Brackets: 90 % interval from "
         "a bootstrap over pieces; a dash if there are too few pieces or placements.",
         f"Samples/s: the mean of {study.budget.seeds} seeds, one chain of {study.budget.moves:,} moves per piece. "
         "Gain: over the expert rule; ± is the 90 % interval of the mean. The gap is to the lower bound on the time of "
-        "these pieces over all placements. The paper runs whole models on its own chip.",
+        "these pieces over all placements. The paper runs the models on its own chip.",
     ]
     return Section("table2", TITLES["table2"], tables, tuple(notes), tuple(comparisons))
 

@@ -57,7 +57,7 @@ def test_placements_follow_from_the_seed(trial):
 
 def test_both_versions_of_the_compiler_have_the_same_pieces_and_what_has_learned_from_their_own_labels(trial):
     large = replace(trial, problem=replace(trial.problem, fabric=PLASTICINE))
-    laboratory = FabricLaboratory(Budget(20, 2, 1, 1, moves=50, seeds=2, whole=False), Run())
+    laboratory = FabricLaboratory(Budget(20, 2, 1, 1, moves=50, seeds=2), Run())
     vars(laboratory)["samples"] = large.samples(3)
     laboratory._problems["layer"] = trial.problem
     sizes = [laboratory.layer_size("layer", version) for version in VERSIONS]
