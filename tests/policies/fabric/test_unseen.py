@@ -10,6 +10,7 @@ pytest.importorskip("torch")
 
 from benchmarks import fabric_unseen
 from benchmarks.fabric_ood import judged, number, shown
+from benchmarks.fabric_sn10 import HERE, KINDS, SCALE
 from benchmarks.fabric_unseen import DATA, FABRIC, FAMILIES, FIRST_GRAPH, FOLLOWED, GRAPHS, RANDOM, drawn, unseen
 from dse.fabric.evaluators.measure import throughput
 from dse.fabric.evaluators.simulator import Simulator
@@ -56,6 +57,14 @@ def test_labels_are_what_the_simulator_says_of_legal_placements(samples, place):
 def test_a_graph_is_drawn_again_as_it_was(samples, family, place):
     again = drawn(family, place)
     assert again.document() == samples.graphs[again.number].document()
+
+
+def test_graphs_of_a_larger_fabric_have_larger_sizes_in_as_many_parts():
+    small, large = (drawn("gated", 1, *settings) for settings in ((), (HERE, SCALE)))
+    units = sum(kind != "io" for kind in HERE.grid.site_kind)
+    assert (small.graph_pass, large.graph_pass) == ("training", "training")
+    assert len(large.pipeline.units) > 0.3 * units > len(small.pipeline.units)
+    assert "patches" not in KINDS
 
 
 def test_labels_of_another_simulator_are_refused(monkeypatch):
