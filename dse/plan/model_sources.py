@@ -25,7 +25,7 @@ SAME_SIZES = MappingProxyType({"deepseek-r1": "deepseek-v3"})
 """Models with the sizes of another: DeepSeek-R1 was trained from DeepSeek-V3-Base (DeepSeek-AI, 2025, section 2)."""
 
 TRANSFORMER = ProblemFormat(
-    f"a transformer ({', '.join(sorted([*list_transformers(), *SAME_SIZES]))})",
+    "a transformer (dse models lists them)",
     schema=SCHEMA,
     names=tuple(sorted([*list_transformers(), *SAME_SIZES])),
     object_type=Transformer,

@@ -188,7 +188,9 @@ def costs(problem: ServeProblem, plan: ServingPlan) -> Costs:
     others, taken = running - 1.0, load.prompt.mean * engine.constants.token_s
     calm = first = own.first_s
     if others > 0:
-        calm = own.alone_s + own.rest_s(others / output, others / answering)
+        prompts = others * own.added_s
+        rest = max(own.rest_s(others / output, others / answering), prompts / output)
+        calm = own.alone_s + min(rest, prompts + sum(own.decode.values()))
         first = max(first, own.alone_s + others / 2.0 * plan.attention_data * plan.pipeline * taken)
     request = engine.constants.request_s + taken
     ttft = request + queue + calm + (first - calm) / _REQUESTS_PER_CLIENT
@@ -216,7 +218,8 @@ def _open_costs(
 
     full = _pace(problem, engine, steps, float(most), plan.chunk)
     capacity = most / (full.alone_s + full.tpot_s / 2.0 + (output - 1.0) * full.tpot_s)
-    capacity = min(capacity, 1 / (server * taken)) if taken else capacity
+    slowest = max(full.added_s, server * taken)
+    capacity = min(capacity, 1 / slowest) if slowest else capacity
     low, high = 1.0, float(most)
     for _ in range(24):
         middle = (low + high) / 2.0

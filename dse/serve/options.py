@@ -123,6 +123,10 @@ def posed_problem(options: ServeOptions) -> Posed[ServeOptions, ServeProblem]:
     """
     if options.statistic != "mean" and options.ttft is None and options.tpot is None:
         raise fail("dse serve", "--statistic", options.statistic, "must be given together with --ttft or --tpot")
+    if options.tpot is not None and options.requests is None and lengths(options.output, "--output").high == 1:
+        raise fail(
+            "dse serve", "--tpot", options.tpot, "must not be given with --output 1: one token has none after it"
+        )
     model = transformer(options.model)
     machine = system(options.on, options.network)
     chip = options.on if is_path(options.on) else machine.chip.name

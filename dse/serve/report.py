@@ -81,6 +81,7 @@ def _verdict(problem: ServeProblem, result: Result) -> str:
         else (f"{own['accelerators']:,} accelerators")
     )
     dollars = own["usd_per_million_tokens"]
+    tpot = f", TPOT {time_text(own['tpot_s']['mean'])}" if problem.load.output.high > 1 else ""
     price = (
         ""
         if dollars is None
@@ -90,7 +91,7 @@ def _verdict(problem: ServeProblem, result: Result) -> str:
     )
     return (
         f"{own['tokens_per_s_per_accelerator']:,.0f} output tokens/s per accelerator on {used} ({proof}), "
-        f"TTFT {time_text(own['ttft_s']['mean'])}, TPOT {time_text(own['tpot_s']['mean'])}{price}: {plan.text()}"
+        f"TTFT {time_text(own['ttft_s']['mean'])}{tpot}{price}: {plan.text()}"
     )
 
 
@@ -238,6 +239,7 @@ def _tables(problem: ServeProblem, result: Result) -> list[Table]:
     requests = [
         (label, *(time_text(own[key][name]) for name in _STATISTICS), time_text(own["closed_form"][key]))
         for key, label in (("ttft_s", "TTFT"), ("tpot_s", "TPOT"), ("latency_s", "latency"))
+        if key != "tpot_s" or problem.load.output.high > 1
     ]
     tables = [
         Table(("by events", *_STATISTICS, "mean by the closed form"), requests),

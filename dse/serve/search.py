@@ -216,16 +216,17 @@ def _not_ruled_out(
     if problem.is_open:
         most = load.rate_per_s * output / devices
     else:
-        step_s = least_step_s(cell, tables, load.prompt.mean + output / 2)
+        step_s = least_step_s(cell, tables, load.prompt.mean + output / 2 if output >= 2 else None)
         most = load.concurrency * output / (max(output - 1.0, 1.0) * step_s) / (np.ones(1) if of_machine else devices)
     return _rows(block, np.broadcast_to(most >= best * (1 - TIE), len(block)))
 
 
-def least_step_s(cell: Cell, tables: StepTables, context: float) -> float:
-    """A lower bound on any step of a cell that decodes at this mean context."""
-    own = cell.engine.constants
-    column = max(int(np.searchsorted(CONTEXTS, context)) - 1, 0)
-    work = tables.linear_s.min() + tables.head_s.min() + tables.decode_s[:, column:].min()
+def least_step_s(cell: Cell, tables: StepTables, context: float | None) -> float:
+    """A lower bound on any step of a cell that decodes at this mean context; on any step at all where it is None."""
+    own, work = cell.engine.constants, tables.linear_s.min() + tables.head_s.min()
+    if context is not None:
+        column = max(int(np.searchsorted(CONTEXTS, context)) - 1, 0)
+        work = work + tables.decode_s[:, column:].min()
     return float(own.kernels * work + own.collectives * tables.exchange_s.min() + own.host_s)
 
 

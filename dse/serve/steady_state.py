@@ -10,10 +10,12 @@ with g tokens a step and request (1 without speculation), where a prompt adds wh
 A request that arrives while others run waits for the rest of a step, R = E[S²] / (2 · E[S]) by renewal theory, where a
 step takes S = decode + prompts that begin in it · added, and as many prompts begin as requests end in a step of mean
 length (their number Poisson); then for its own prompt, and for those that came in the same step, of which it sees
-rate · 2 R. The first prompts of a closed loop come at once, which is one in ``REQUESTS_PER_CLIENT`` of all requests:
-they fill steps of their own, one after another. Before all this a prompt is taken in by the engine's process, one after
-another. Where more clients wait than run, each waits (c − b) / b times as long as a request runs. Tokens a second
-follow from Little's law, c = rate · latency. Of a prefix that is found in memory only its reading is computed.
+rate · 2 R; in all no less than the share of one token in the prompts of others, so that a request sees as many of them
+as it has others beside it, and no more than all of them and a step. The first prompts of a closed loop come at once,
+which is one in ``REQUESTS_PER_CLIENT`` of all requests: they fill steps of their own, one after another. Before all
+this a prompt is taken in by the engine's process, one after another. Where more clients wait than run, each waits
+(c − b) / b times as long as a request runs. Tokens a second follow from Little's law, c = rate · latency. Of a prefix
+that is found in memory only its reading is computed.
 
 Means of events lie within a few per cent in TPOT, and mostly within a tenth in TTFT (``benchmarks.serving_proofs``).
 Cost: a few look-ups for each entry.
@@ -132,7 +134,9 @@ def steady_state(
     wait = np.maximum(clients - running, 0.0) / running * run
     others = running - 1.0
     begun = others * tables.speculation.tokens_per_step / output
-    calm = np.where(others > 0, own.alone_s + own.rest_s(begun, others / run), own.first_s)
+    prompts = others * own.added_s
+    rest = np.clip(own.rest_s(begun, others / run), prompts / output, prompts + own.step_s)
+    calm = np.where(others > 0, own.alone_s + rest, own.first_s)
     first = np.maximum(own.first_s, own.alone_s * (others > 0) + others / 2.0 * sharers * taken)
     ttft = engine.constants.request_s + taken + wait + calm + (first - calm) / REQUESTS_PER_CLIENT
     latency = ttft + (output - 1.0) * own.tpot_s
@@ -173,8 +177,8 @@ def open_state(
 
     full = pace(tables, engine, load, requests, step_tokens)
     capacity = requests / (full.alone_s + full.tpot_s / 2.0 + (output - 1.0) * full.tpot_s)
-    if taken:
-        capacity = np.minimum(capacity, 1.0 / (sharers * taken))
+    slowest = np.maximum(full.added_s, sharers * taken)  # of prompts, which work conservation lets no rate pass
+    capacity = np.minimum(capacity, np.divide(1.0, slowest, out=np.full(len(rates), np.inf), where=slowest > 0))
     low, high = np.ones(len(rates)), requests.copy()
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0

@@ -79,7 +79,7 @@ def accepted(formats: Sequence[ProblemFormat] = ()) -> str:
     """What a source can be, for error texts."""
     *others, last = [
         *(each.description for each in formats),
-        f"a built-in model ({', '.join(list_models())})",
+        "a built-in model" if formats else f"a built-in model ({', '.join(list_models())})",
         "a catalogue network (docs/method/partition.md)",
         "FILE.py:FUNCTION",
         "an .onnx file",

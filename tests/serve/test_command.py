@@ -87,6 +87,13 @@ def test_percentiles_are_kept_by_events(dse: Any) -> None:
     assert result["bound"] >= result["objective"]["value"] * (1 - 1e-12)
 
 
+def test_one_token_has_no_time_between_tokens(dse: Any, tmp_path: Path) -> None:
+    asked = ("serve", "llama3-8b", "--accelerators", 2, "--prompt", "800-1000", "--output", 1)
+    answered = dse(*asked, "--concurrency", 16, "--out", tmp_path / "run")
+    assert (answered.code, "TPOT" in answered.out.splitlines()[0]) == (0, False)
+    assert dse("check", tmp_path / "run" / "result.json").out.startswith("ok")
+
+
 NOT_ANSWERED = {
     "limit": (("--concurrency", 32, "--tpot", 1e-4), "the nearest has a TPOT of"),
     "rate": (("--rate", 5000), "the largest stable rate is"),
@@ -128,6 +135,7 @@ REFUSED = {
     ),
     "words": (("--concurrency", 4, "--prompt", "long"), "must be a number of tokens, or a range"),
     "no writer": (("--concurrency", 4), "must write tokens one by one"),
+    "one token": (("--concurrency", 4, "--output", 1, "--tpot", 0.1), "must not be given with --output 1"),
     "no load": ((), "must be given: --concurrency, --rate or --requests"),
     "two loads": (("--concurrency", 4, "--rate", 2), "must not be given with --rate"),
     "format": (("--concurrency", 4, "--precision", "nvfp4"), "needs products in fp4, which h100-sxm lacks"),

@@ -86,3 +86,15 @@ def test_prompts_that_are_taken_in_one_after_another_bound_the_rate(tables: Step
     assert state.ttft_s[0] == pytest.approx(1 + 4.5, abs=0.3)
     events = simulated(tables, own, Limits(8192, 64, 1e9), replace(load, rate_per_s=0.5), 2000)
     assert events.mean_ttft_s == pytest.approx(1 + 0.5 + 0.05, abs=0.15)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize(("clients", "output"), [(4, 1), (32, 1), (32, 2)])
+def test_no_batch_computes_more_prompts_than_work_conservation_lets_it(
+    tables: StepTables, name: str, clients: int, output: int
+) -> None:
+    load, ones = Load(Lengths(800, 1000), Lengths(output, output), clients), np.ones(1)
+    closed = steady_state(tables, engine(name), load, clients * ones, 64 * ones, 8192 * ones)
+    events = simulated(tables, engine(name), Limits(8192, 64, 1e9), load, 20 * clients)
+    assert float(closed.tokens_per_s[0]) <= events.output_tokens_per_s * 1.1
+    assert float(closed.tokens_per_s[0]) >= events.output_tokens_per_s * 0.55
