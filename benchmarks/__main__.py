@@ -40,6 +40,7 @@ SCRIPTS = (
     "plans",
     "serving_proofs",
     "modern_codesign",
+    "chip_search",
     "newcomer",
 )
 

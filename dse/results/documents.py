@@ -662,11 +662,7 @@ class CodesignMetrics(TypedDict):
     optimum_by_hbm: NotRequired[dict[str, float] | dict[str, CodesignBestAtSize] | dict[str, CodesignSharedAtSize]]
     best_by_hbm: NotRequired[dict[str, CodesignBest]]
     notes: list[str]
-    unfinished: NotRequired[
-        list[Literal["pareto", "sensitivity"]]
-        | list[Literal["baselines", "sensitivity"]]
-        | list[Literal["sensitivity"]]
-    ]
+    unfinished: NotRequired[list[Literal["pareto", "sensitivity"]] | list[Literal["baselines", "sensitivity"]]]
     failed: NotRequired[list[CodesignFailedEvaluation]]
     score: NotRequired[float]
     area_budget_used: NotRequired[float]

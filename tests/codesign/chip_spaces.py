@@ -8,7 +8,7 @@ import yaml
 
 from dse.codesign.chips.front_figures import FIGURES
 from dse.codesign.chips.problem import ChipProblem, Limits, Links
-from dse.codesign.objective import Objective
+from dse.codesign.objective import Objective, Per
 from dse.plan.evaluate import memory_needed, step_seconds
 from dse.plan.model_sources import transformer
 from dse.plan.search.vocabulary import all_plans
@@ -21,7 +21,7 @@ from hardware.silicon.tables import nodes
 from hardware.spec_fields import Quantity
 from hardware.units import KIB, MIB, bytes_from_gib
 
-OBJECTIVES = ("throughput", "per-watt", "per-mm2", "per-dollar", "per-price", "per-kg")
+OBJECTIVES: tuple[Per, ...] = ("throughput", "per-watt", "per-mm2", "per-dollar", "per-price", "per-kg")
 
 
 SMALL = {
@@ -54,7 +54,7 @@ def space_file(folder, **changes):
     return path
 
 
-def random_problem(seed, per, models=("llama3-8b",)):
+def random_problem(seed: int, per: Per, models: tuple[str, ...] = ("llama3-8b",)) -> ChipProblem:
     """A space of at most 2,000 points with limits among what its chips take, for models on eight packages.
 
     Plans are few, so that every one can be priced on every chip. One space in ten may have no chip at all.
@@ -139,7 +139,7 @@ def _taken(problem):
     return np.concatenate(found, axis=1)
 
 
-def best_of_all(problem, within=0.0):
+def best_of_all(problem: ChipProblem, within: float = 0.0) -> tuple[float, int]:
     """The best score of every chip with every plan, and the cores, clocks, memories, links and precisions near it."""
     scores = []
     for means, clock_hz, silicon in _priced(problem):

@@ -4,7 +4,11 @@ import json
 
 import pytest
 
+from dse.codesign.contract import PROBLEM
+from dse.codesign.options import CodesignOptions
+from dse.problem import pose
 from dse.results.result import seal_of
+from dse.run.run import Run
 from hardware.chip_space import chip_space
 from hardware.inputs import InputError
 from tests.codesign.chip_spaces import space_file
@@ -307,6 +311,24 @@ def test_attention_is_fused_where_the_sram_of_a_unit_holds_a_tile_unless_it_is_a
     small = space_file(tmp_path, arrays=[[256, 256]], local_kib=[256])
     proof = json.loads(dse("codesign", "llama3-8b", "--space", small, *RUN, "--json").out)["infeasibility"]
     assert "tile of attention" in proof["explanation"]
+
+
+def test_a_front_that_is_stopped_has_a_gap_and_passes_the_check(tmp_path):
+    sizes = {"accelerators": 8, "global_batch": 16, "sequence": 2048, "on": "none"}
+    options = CodesignOptions(("llama3-8b",), space=str(space_file(tmp_path)), pareto=True, pareto_gap=0.0, **sizes)
+    posed, told = pose(PROBLEM, options), []
+    run = Run(
+        stop=lambda: "time limit" if len(told) > 20 else None,
+        progress=lambda phase, *_: told.append(phase) if "front" in phase else None,
+    )
+    result = PROBLEM.answer(posed, run)
+    front = result.metrics["pareto"]
+    assert (result.status, front["stopped"], result.metrics["unfinished"]) == ("optimal", "time limit", ["pareto"])
+    assert front["points"]
+    assert front["gap"] > 0
+    assert PROBLEM.faults(result, posed) == []
+    front["gap"] = -0.5
+    assert PROBLEM.faults(result, posed) != []
 
 
 def test_a_front_is_shown_drawn_and_checked(dse, tmp_path):

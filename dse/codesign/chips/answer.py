@@ -114,6 +114,8 @@ def _solved(posed: ChipPosed, run: Run) -> Result:
     if stopped is None:
         metrics |= front_metrics(posed, run)
         metrics |= changed_metrics(posed, best.chip, run)
+        if "pareto" in metrics and metrics["pareto"]["stopped"] is not None:
+            metrics["unfinished"] = ["pareto", *metrics.get("unfinished", [])]
     return result_of(
         "codesign",
         posed,

@@ -230,4 +230,4 @@ class ChipMetrics(Document):
     chips: list[RealChip]
     pareto: ChipFront = _ABSENT
     sensitivity: dict[str, ChipAfterChange] = _ABSENT
-    unfinished: list[Literal["sensitivity"]] = _ABSENT
+    unfinished: list[Literal["pareto", "sensitivity"]] = _ABSENT
