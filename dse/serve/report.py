@@ -215,8 +215,16 @@ def _notes(problem: ServeProblem) -> list[str]:
         f"load: {arrival}, prompts of {_length_text(load.prompt)} and outputs of {_length_text(load.output)} tokens",
         *_engine_notes(problem),
         f"times of kernels: {rests_on(problem)}",
+        *_price_notes(problem),
         *problem.system.chip.notes,
     ]
+
+
+def _price_notes(problem: ServeProblem) -> list[str]:
+    if problem.service is not None:
+        return []
+    name = problem.system.chip.name
+    return [f"no price and no energy: the file of {name} does not say which dies and memory it is made of"]
 
 
 def _engine_notes(problem: ServeProblem) -> list[str]:

@@ -17,7 +17,7 @@ this a prompt is taken in by the engine's process, one after another. Where more
 (c − b) / b times as long as a request runs. Tokens a second follow from Little's law, c = rate · latency. Of a prefix
 that is found in memory only its reading is computed.
 
-Means of events lie within a few per cent in TPOT, and mostly within a tenth in TTFT (``benchmarks.serving_proofs``).
+Means of events lie within a few per cent in TPOT, and mostly within a tenth in TTFT.
 Cost: a few look-ups for each entry.
 """
 

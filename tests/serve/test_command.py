@@ -94,6 +94,12 @@ def test_one_token_has_no_time_between_tokens(dse: Any, tmp_path: Path) -> None:
     assert dse("check", tmp_path / "run" / "result.json").out.startswith("ok")
 
 
+def test_a_chip_whose_parts_are_not_known_has_no_price_and_says_so(dse: Any) -> None:
+    answered = dse(*ASKED, "--concurrency", 8, "--on", "tpuv5p", "--notes")
+    assert "no price and no energy: the file of tpuv5p does not say" in " ".join(answered.out.split())
+    assert "per million tokens" not in answered.out
+
+
 NOT_ANSWERED = {
     "limit": (("--concurrency", 32, "--tpot", 1e-4), "the nearest has a TPOT of"),
     "rate": (("--rate", 5000), "the largest stable rate is"),
