@@ -2,6 +2,7 @@
 #   docker build --tag dse .                  installs everything and computes the first answer
 #   docker run --rm dse                       prints it again; any other command: docker run --rm dse .venv/bin/dse …
 #   docker build --target test .              runs all tests
+#   docker build --target cluster --tag REGISTRY/dse .   for the pods of deploy/kuberay-*.yaml
 FROM python:3.11-slim AS answer
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends libstdc++6 make \
@@ -22,6 +23,13 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 COPY . .
 RUN make test
+
+# KubeRay starts Ray by its name and asks with wget whether it is well.
+FROM answer AS cluster
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends wget \
+ && rm -rf /var/lib/apt/lists/*
+ENV PATH=/dse/.venv/bin:$PATH
 
 # The last stage is what is built by default.
 FROM answer

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import plotly.graph_objects as go
 
 from dse.report.chart import Axis, BarChart, Chart, Crowd, LaneChart, Line, PointChart, Points, Symbol, TreeMap
-from dse.report.chart_svg import lane_height
 from dse.report.palette import FONT, INK, LINE, PAPER
+from dse.report.svg_lanes import lane_height
 
 _SYMBOLS: Mapping[Symbol, str] = {"ring": "circle-open", "triangle": "triangle-up"}
 """Those that plotly calls otherwise."""

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from dse.report.chart import Axis, BarChart, Bars, Crowd, LaneBar, LaneChart, Line, PointChart, Points, Tile, TreeMap
 from dse.report.chart_plotly import figure_of
-from dse.report.chart_svg import MAX_TEXTS, chart_svg, picture_svg
+from dse.report.chart_svg import chart_svg, picture_svg
 from dse.report.chart_ticks import ticks_of
 from dse.report.palette import BLUE, RED, THEME
+from dse.report.svg_frame import MAX_TEXTS
 from dse.report.tree_map import boxes_of
 
 POINTS = PointChart(

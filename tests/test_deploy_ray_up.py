@@ -15,7 +15,7 @@ import yaml
 from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parents[1]
-FILES = ("cluster.yaml", "cluster-gcp.yaml")
+FILES = ("deploy/aws.yaml", "deploy/gcp.yaml")
 CLOUD_CLIENT = {"aws": "boto3", "gcp": "google-api-python-client"}
 TOKEN = "~/.ray/auth_token"
 
@@ -117,7 +117,7 @@ def test_a_worker_offers_the_cpus_that_its_machine_has(cluster):
 
 
 def test_every_disk_of_google_lies_in_the_zone_of_its_machine():
-    cluster = load("cluster-gcp.yaml")
+    cluster = load("deploy/gcp.yaml")
     zone = cluster["provider"]["availability_zone"]
     assert zone.startswith(cluster["provider"]["region"])
     assert set(re.findall(r"zones/([\w-]+)/", str(cluster))) == {zone}
