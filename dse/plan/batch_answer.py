@@ -17,7 +17,7 @@ from dse.plan.check_costs import plan_costs
 from dse.plan.formats import Amount, PlanDocument
 from dse.plan.intervals import interval, max_speedup, told_apart
 from dse.plan.options import TrainingOptions
-from dse.plan.report import software_range
+from dse.plan.report_notes import software_range
 from dse.plan.stack_range import steps_by_stack
 from dse.problem import Posed, result_of
 from dse.report.units import counted, memory_text, needed_memory_text, share_text, time_text

@@ -13,7 +13,7 @@ from dse.codesign.chips.problem import ChipProblem
 from dse.codesign.report import charts
 from dse.codesign.report.table import number
 from dse.plan.chip_table import shown_plan
-from dse.plan.report import assumed_notes
+from dse.plan.report_notes import assumed_notes
 from dse.report.chart import Axis, PointChart, Points
 from dse.report.chip_silicon import floorplan, silicon_tables
 from dse.report.palette import BLUE

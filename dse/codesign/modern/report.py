@@ -15,13 +15,13 @@ from dse.plan.problem import PlanProblem
 from dse.plan.report import (
     PIPELINE_TRACE_FILE,
     PLAN_FILE,
-    assumed_notes,
     memory_table,
     plan_card,
     plan_charts,
     plan_rows,
     time_table,
 )
+from dse.plan.report_notes import assumed_notes
 from dse.plan.timeline import pipeline_trace
 from dse.plan.training_plan import whole_plan, yaml_text
 from dse.report.units import memory_text

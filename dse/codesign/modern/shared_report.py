@@ -8,7 +8,7 @@ from dse.codesign.modern.shared_answer import SharedSpace
 from dse.codesign.pareto.table import front_rows
 from dse.codesign.report.table import architecture_text, hbm_text, number, power_text
 from dse.plan.chip_table import shown_plan
-from dse.plan.report import assumed_notes
+from dse.plan.report_notes import assumed_notes
 from dse.report.units import share_text, time_text
 from dse.report.view import Decisive, Row, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result, percent
