@@ -225,6 +225,9 @@ def serve(
     precision: _Words | None = ...,
     plan: _Words = ...,
     mode: Literal["aggregated", "disaggregated", "both"] = ...,
+    drafts: _Words | None = ...,
+    acceptance: float | None = ...,
+    draft_model: _Words | None = ...,
     minimum_devices: bool = ...,
     **run: Unpack[_Run],
 ) -> Answer[documents.ServeSolution, documents.ServeMetrics]: ...

@@ -18,6 +18,8 @@ from dse.serve.checkpoints import formats_of
 from dse.serve.engine import Engine
 from dse.serve.problem import ServeProblem
 from dse.serve.serving_plan import Plan, ServingPlan
+from dse.serve.shape import Formats
+from dse.serve.speculation import prediction_layer
 
 _REQUESTS_PER_CLIENT = 10
 
@@ -66,10 +68,31 @@ def parts_of(problem: ServeProblem, plan: ServingPlan) -> Parts:
     """Parts of a step in the shape of a configuration."""
     formats = formats_of(problem.model, plan.precision, plan.kv_precision)
     cut = plan.tensor, plan.attention_data, plan.expert, plan.expert_tensor
-    known = _PARTS.get((Same(problem.kernels), Same(problem.model)), dict)
-    if (cut, formats) not in known:
-        known[cut, formats] = Parts(LayerSums(problem.model, cut, formats, Kernels(problem.kernels)))
-    return known[cut, formats]
+    return _parts(problem, problem.model, problem.model, cut, formats)
+
+
+def drafting_of(problem: ServeProblem, plan: ServingPlan) -> tuple[Transformer, Parts]:
+    """What proposes tokens, and parts of one of its passes."""
+    formats = formats_of(problem.model, plan.precision, plan.kv_precision)
+    if (own := problem.drafter) is None:
+        cut = plan.tensor, plan.attention_data, plan.expert, plan.expert_tensor
+        layer = prediction_layer(problem.model)
+        return layer, _parts(problem, problem.model, layer, cut, formats)
+    shape = own.shape(plan.shape)
+    cut = shape.tensor, 1, 1, shape.tensor
+    return own.model, _parts(problem, own.model, own.model, cut, own.formats(formats.cache_bytes))
+
+
+def _parts(
+    problem: ServeProblem, named: Transformer, model: Transformer, cut: tuple[int, int, int, int], formats: Formats
+) -> Parts:
+    """Of a model, or of the layer of a model that is ``named``."""
+    known, is_layer = _PARTS.get((Same(problem.kernels), Same(named)), dict), named is not model
+    if (is_layer, cut, formats) not in known:
+        joined = 2 if is_layer else 0
+        sums = LayerSums(model, cut, formats, Kernels(problem.kernels), joined)
+        known[is_layer, cut, formats] = Parts(sums)
+    return known[is_layer, cut, formats]
 
 
 class Steps:
@@ -80,6 +103,9 @@ class Steps:
         self.own, self.layers, self.stages = engine.constants, problem.model.layers, plan.pipeline
         self._inside = plan.shape.chips <= problem.domain
         self._stream_bytes, self._network = 2.0 * problem.model.hidden, problem.system.network
+        self.new, acceptance = 1 + plan.drafts, problem.acceptance
+        self.written = 1.0 if plan.drafts == 0 else math.fsum(acceptance**place for place in range(self.new))
+        self._drafting = drafting_of(problem, plan) if plan.drafts else None
 
     @property
     def fixed_s(self) -> float:
@@ -103,16 +129,38 @@ class Steps:
 
     def attention_s(self, batch: float, context: float) -> float:
         """Of new tokens."""
-        return self.own.kernels * self.parts.decode_s(batch, context) + self.own.starts * self.parts.decode_start_s
+        seconds = self.parts.decode_s(batch, context, float(self.new))
+        return self.own.kernels * seconds + self.own.starts * self.parts.decode_start_s
 
     def decode_parts(self, batch: float, context: float) -> dict[str, float]:
         """Of a step in which so many requests decode, by part."""
-        return {
-            "linear": self.compute_s(batch, batch),
+        tokens = batch * self.new
+        parts = {
+            "linear": self.compute_s(tokens, tokens),
             "attention": self.attention_s(batch, context),
-            "collectives": self.exchange_s(batch),
+            "collectives": self.exchange_s(tokens),
             "host": self.fixed_s,
         }
+        if self._drafting is not None:
+            model, own = self._drafting
+            attention = self.own.kernels * own.decode_s(batch, context) + self.own.starts * own.decode_start_s
+            once = self._passed_s(model, own, batch, batch) + attention
+            parts["drafts"] = (self.new - 1) * once
+        return parts
+
+    def _passed_s(self, model: Transformer, own: Parts, tokens: float, out: float) -> float:
+        """Of a pass of what proposes tokens, but its attention."""
+        products = self.own.kernels * (own.linear_s(tokens) + own.head_s(out))
+        fixed = model.layers * self.own.layer_s + self.own.starts * own.product_starts_s
+        return products + self.own.collectives * own.exchange_s(tokens) + fixed
+
+    def proposing_s(self, tokens: float, parts: float) -> float:
+        """Of a prompt in so many parts in what proposes tokens."""
+        if self._drafting is None:
+            return 0.0
+        model, own = self._drafting
+        attention = self.own.kernels * own.prefill_s(tokens) + self.own.starts * parts * own.prefill_start_s
+        return parts * self._passed_s(model, own, tokens / parts, 0.0) + attention
 
     def prompt_attention_s(self, tokens: float, before: float, parts: int, prompts: float = 1.0) -> float:
         """Of prompts whose first tokens are there, in so many steps."""
@@ -122,8 +170,8 @@ class Steps:
 
 @dataclass(frozen=True)
 class _Pace:
-    """Of a batch: between tokens, of a prompt alone, what a prompt adds; parts of a decode step; and until the first
-    tokens of as many prompts that come at once, mean.
+    """Of a batch: between tokens, of a prompt alone, what a prompt adds; parts of a decode step; until the first
+    tokens of as many prompts that come at once, mean; and tokens that a request gets in a step.
     """
 
     tpot_s: float
@@ -131,6 +179,7 @@ class _Pace:
     added_s: float
     decode: dict[str, float]
     first_s: float
+    written: float
 
     def rest_s(self, begun: float, others: float) -> float:
         """Of a step in which so many prompts begin, and of the prompts of ``others`` a second that come in it."""
@@ -147,16 +196,17 @@ def _pace(problem: ServeProblem, engine: Engine, steps: Steps, running: float, c
     decode = steps.decode_parts(running, prompt + output / 2)
     step = sum(decode.values())
     waits = engine.steps.value == "prefill first"
-    parts = math.ceil(new / (chunk if waits else max(chunk - running + 1.0, 1.0)))
+    parts = math.ceil(new / (chunk if waits else max(chunk - (running - 1.0) * steps.new, 1.0)))
     attention, each = steps.prompt_attention_s(prompt, prompt - new, parts), new / parts
-    least = parts * problem.model.layers * own.launch_s
+    least, proposing = parts * problem.model.layers * own.launch_s, steps.proposing_s(new, parts)
     if waits:
         part = steps.compute_s(each, 1.0) + steps.exchange_s(each) + steps.fixed_s
-        added = alone = max(parts * part + attention, least)
+        added = alone = max(parts * part + attention, least) + proposing
     else:
-        with_prompt = steps.compute_s(running + each, running + 1.0) + steps.exchange_s(running + each)
-        more = with_prompt - steps.compute_s(running, running) - steps.exchange_s(running)
-        added = max(parts * more + attention, least - parts * step)
+        tokens = running * steps.new
+        with_prompt = steps.compute_s(tokens + each, tokens + 1.0) + steps.exchange_s(tokens + each)
+        more = with_prompt - steps.compute_s(tokens, tokens) - steps.exchange_s(tokens)
+        added = max(parts * more + attention, least - parts * step) + proposing
         alone = added + parts * step
     added = max(added, 0.0)
     if engine.steps.value == "whole prompts":
@@ -166,8 +216,12 @@ def _pace(problem: ServeProblem, engine: Engine, steps: Steps, running: float, c
     share = running / count
     full = steps.compute_s(share * new, share) + steps.exchange_s(share * new) + steps.fixed_s
     full += steps.prompt_attention_s(prompt, prompt - new, 1, share)
-    first = (count + max(count / running, 1.0)) / 2 * max(full, problem.model.layers * own.launch_s)
-    return _Pace(step + (running - 1.0) * added / output, alone, added, decode, first)
+    full = max(full, problem.model.layers * own.launch_s) + share * proposing
+    first, tpot = (
+        (count + max(count / running, 1.0)) / 2 * full,
+        step / steps.written + (running - 1.0) * added / output,
+    )
+    return _Pace(tpot, alone, added, decode, first, steps.written)
 
 
 def costs(problem: ServeProblem, plan: ServingPlan) -> Costs:
@@ -189,7 +243,7 @@ def costs(problem: ServeProblem, plan: ServingPlan) -> Costs:
     calm = first = own.first_s
     if others > 0:
         prompts = others * own.added_s
-        rest = max(own.rest_s(others / output, others / answering), prompts / output)
+        rest = max(own.rest_s(others * own.written / output, others / answering), prompts / output)
         calm = own.alone_s + min(rest, prompts + sum(own.decode.values()))
         first = max(first, own.alone_s + others / 2.0 * plan.attention_data * plan.pipeline * taken)
     request = engine.constants.request_s + taken
@@ -243,8 +297,8 @@ def _open_costs(
 def _time(own: _Pace, output: float, request_s: float, ttft_s: float) -> dict[str, float]:
     """Where the latency of a request goes."""
     tokens, prefill = output - 1.0, min(own.alone_s, ttft_s - request_s)
-    decode = {f"decode: {name}": tokens * seconds for name, seconds in own.decode.items()}
-    others = tokens * (own.tpot_s - sum(own.decode.values()))
+    decode = {f"decode: {name}": tokens * seconds / own.written for name, seconds in own.decode.items()}
+    others = tokens * (own.tpot_s - sum(own.decode.values()) / own.written)
     return {
         "waiting": ttft_s - request_s - prefill,
         "request": request_s,
@@ -295,10 +349,20 @@ def pool_of(problem: ServeProblem, plan: ServingPlan, engine: Engine) -> Pool:
     fullest, sums = math.ceil(model.layers / plan.pipeline) / model.layers, parts_of(problem, plan).sums
     ends = (1 if model.tied_embeddings else 2) * model.vocabulary * model.hidden * 2.0 / plan.tensor
     weights, working = fullest * sums.weight_bytes + ends, _working_bytes(model, plan)
-    rule = engine.memory
+    rule, proposing = engine.memory, drafting_of(problem, plan)[1].sums if plan.drafts else None
+    if proposing is not None:
+        weights += proposing.weight_bytes
+        if (own := problem.drafter) is not None:
+            matrices = 1 if own.model.tied_embeddings else 2
+            weights += matrices * own.model.vocabulary * own.model.hidden * 2.0 / proposing.tensor
+
+    def held_bytes(tokens: float) -> float:
+        own = fullest * sums.cache_bytes(tokens)
+        return own if proposing is None else own + proposing.cache_bytes(tokens)
+
     taken = weights + working
     pool = rule.value * (total - taken) if rule.of_rest else rule.value * total - taken
-    return Pool(weights, working, pool, lambda tokens: fullest * sums.cache_bytes(tokens))
+    return Pool(weights, working, pool, held_bytes)
 
 
 def _working_bytes(model: Transformer, plan: ServingPlan) -> float:
@@ -310,7 +374,7 @@ def _working_bytes(model: Transformer, plan: ServingPlan) -> float:
     if model.experts is not None:
         rows = plan.attention_data * model.experts.active / plan.expert
         widths.append(rows * (3.0 * model.experts.width / plan.expert_tensor + model.hidden))
-    logits = 4.0 * min(tokens, plan.batch // plan.pipeline) * model.vocabulary / t
+    logits = 4.0 * min(tokens, plan.batch // plan.pipeline * (1 + plan.drafts)) * model.vocabulary / t
     return 2.0 * tokens * (2.0 * model.hidden + max(widths)) + logits
 
 

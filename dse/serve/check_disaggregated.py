@@ -65,7 +65,8 @@ def _costs_apart(problem: ServeProblem, plan: SplitPlan) -> Costs:
     own, steps = _stations(problem, plan, engine), Steps(problem, plan.decode, engine)
 
     def parts(running: float) -> dict[str, float]:
-        return steps.decode_parts(max(running, 1.0), context)
+        of_step = steps.decode_parts(max(running, 1.0), context)
+        return {name: seconds / steps.written for name, seconds in of_step.items()}
 
     def rate_of(running: float) -> float:
         return own.decode_ranks * running / (writes * sum(parts(running).values()))
@@ -132,6 +133,8 @@ def _stations(problem: ServeProblem, plan: SplitPlan, engine: Engine) -> _Statio
         pairs = together * (steps.prompt_attention_s(prompt, 0.0, 1) - start)
         step = steps.compute_s(tokens, float(together)) + steps.exchange_s(tokens) + steps.fixed_s + start + pairs
         full = max(step, launched) / together
+    proposing = steps.proposing_s(prompt, float(parts))
+    full, alone = full + proposing, alone + proposing
     ranks = [each.replicas * each.attention_data * each.pipeline for each in (plan.prefill, plan.decode)]
     return _Stations(full, alone, _moved_s(problem, plan), own.request_s + prompt * own.token_s, ranks[0], ranks[1])
 

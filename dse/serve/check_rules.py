@@ -36,6 +36,7 @@ def _common_rules(problem: ServeProblem, plan: Plan) -> list[tuple[bool, str]]:
     return [
         (plan.precision in problem.precisions, "precision must be one of those at hand"),
         (plan.kv_precision in problem.caches, "kv_precision must be one that the chip has"),
+        (plan.drafts in problem.drafts, "drafts must be one of those that are asked for"),
         (plan.accelerators <= problem.devices, f"must use at most {problem.devices} accelerators"),
     ]
 
@@ -92,6 +93,7 @@ def _shape_rules(
         (plan.expert * plan.expert_tensor == stage, "expert · expert_tensor must be tensor · attention_data"),
         (plan.attention_data == 1 or model.has_expert_layers, "attention_data must be 1 without experts"),
         (plan.pipeline <= model.layers, "pipeline must be at most the layers"),
+        (plan.pipeline == 1 or plan.drafts == 0, "pipeline must be 1 with drafts"),
         (product in dict(problem.system.chip.rates), "precision must be one that the chip has products for"),
         (
             not (scaled and t > 1 and model.dense_layers) or model.feed_forward // t % _SCALE_BLOCK == 0,
@@ -123,10 +125,11 @@ def _size_rules(
 ) -> list[tuple[bool, str]]:
     load, whole = problem.load, engine.steps.value == "whole prompts"
     first = plan.pipeline
-    least = load.prompt.high + math.ceil(plan.batch / first)
+    together = math.ceil(plan.batch / first) * (1 + plan.drafts)
+    least = load.prompt.high + together
     rules = [
         (plan.batch % plan.pipeline == 0, "batch must be a multiple of pipeline"),
-        (plan.chunk >= math.ceil(plan.batch / plan.pipeline), "chunk must have a token for each request of a batch"),
+        (plan.chunk >= together, "chunk must have a token for each request of a batch, and its drafts"),
         (not whole or plan.chunk >= least, "chunk must hold the longest prompt beside the other requests"),
     ]
     open_keys: list[tuple[str, Callable[[], bool], str]] = [

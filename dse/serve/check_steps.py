@@ -53,8 +53,11 @@ class LayerSums:
     Fixed times of kernels are not in the seconds: :attr:`product_starts_s`, :meth:`attention_start_s`.
     """
 
-    def __init__(self, model: Transformer, cut: tuple[int, int, int, int], formats: Formats, kernels: Kernels) -> None:
-        """``cut``: tensor, attention_data, expert, expert_tensor."""
+    def __init__(
+        self, model: Transformer, cut: tuple[int, int, int, int], formats: Formats, kernels: Kernels, joined: int = 0
+    ) -> None:
+        """``cut``: tensor, attention_data, expert, expert_tensor; ``joined``: streams made one before all layers."""
+        self.joined = joined
         self.model, self.formats, self.kernels = model, formats, kernels
         self.tensor, self.ranks, self.expert, self.expert_tensor = cut
         self.layers = [(kind, float(count)) for kind, count in Counter(model.kinds_of_layers).items()]
@@ -126,7 +129,10 @@ class LayerSums:
             if kind.network == "experts" and self.model.experts is not None:
                 one += self._routed_s(self.model.experts, tokens * self.ranks)
             seconds += count * one
-        return seconds
+        hidden = float(self.model.hidden)
+        return seconds + (
+            self.product_s(tokens, (hidden / self.tensor, self.joined * hidden, "bf16")) if self.joined else 0.0
+        )
 
     def head_s(self, tokens: float) -> float:
         """The output matrix."""

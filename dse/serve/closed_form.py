@@ -13,11 +13,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.plan.model import Transformer
 from dse.run.remembered import Remembered, Same
 from dse.serve.engine import Engine
 from dse.serve.memory import activation_bytes, cache_bytes, end_bytes, weight_bytes
 from dse.serve.problem import ServeProblem
 from dse.serve.serving_plan import ServingPlan
+from dse.serve.shape import Shape
+from dse.serve.speculation import held_model
 from dse.serve.steady_state import open_state, steady_state
 from dse.serve.step_tables import TOKENS, KnownParts, StepTables
 from dse.serve.step_work import StepWork
@@ -97,7 +100,8 @@ def tables_of(problem: ServeProblem, cell: Cell) -> StepTables:
     """Steps of a batch of the cell: passes through all stages."""
     whole = replace(cell.shape, pipeline=1)
     work = StepWork(problem.model, whole, cell.formats, problem.kernels)
-    tables = _PARTS.get((Same(problem.kernels), Same(problem.model)), KnownParts).tables(work)
+    known = _PARTS.get((Same(problem.kernels), Same(problem.model), Same(problem.drafter or problem.model)), KnownParts)
+    tables = known.tables(work, problem.speculation(cell.drafts))
     stages = cell.shape.pipeline
     if stages == 1:
         return tables
@@ -115,20 +119,37 @@ def piped(engine: Engine, stages: int) -> Engine:
     return engine.model_copy(update={"constants": own})
 
 
+def _fullest(model: Transformer, shape: Shape) -> float:
+    """Layers of the fullest stage, over the mean of all."""
+    return math.ceil(model.layers / shape.pipeline) * shape.pipeline / model.layers
+
+
+def held_bytes(problem: ServeProblem, cell: Cell, tokens: float) -> float:
+    """Of a chip of the fullest stage, for a request with so many tokens in its context."""
+    speculation, shape = problem.speculation(cell.drafts), cell.shape
+    model = held_model(problem.model, speculation)
+    held = _fullest(model, shape) * cache_bytes(model, shape, cell.formats, tokens)
+    if (own := speculation.drafter) is not None:
+        held += cache_bytes(own.model, own.shape(shape), own.formats(cell.formats.cache_bytes), tokens)
+    return held
+
+
 def room(problem: ServeProblem, cell: Cell, batch: NDArray[np.int64], chunk: NDArray[np.int64]) -> Room:
     """Memory of a chip of the fullest stage."""
-    model, load, shape, formats = problem.model, problem.load, cell.shape, cell.formats
-    fullest = math.ceil(model.layers / shape.pipeline) * shape.pipeline / model.layers
+    speculation, load = problem.speculation(cell.drafts), problem.load
+    model, shape, formats = held_model(problem.model, speculation), cell.shape, cell.formats
     ends = end_bytes(model, shape)
-    weights = fullest * (weight_bytes(model, shape, formats) - ends) + ends
-    activations = activation_bytes(model, shape, chunk, batch // shape.pipeline)
+    weights = _fullest(model, shape) * (weight_bytes(model, shape, formats) - ends) + ends
+    if (own := speculation.drafter) is not None:
+        weights += weight_bytes(own.model, own.shape(shape), own.formats(formats.cache_bytes))
+    activations = activation_bytes(model, shape, chunk, batch // shape.pipeline * (1 + cell.drafts))
     memory, rule = float(problem.system.chip.hbm_bytes), cell.engine.memory
     pool = (
         rule.value * (memory - (weights + activations)) if rule.of_rest else rule.value * memory - weights - activations
     )
 
     def held(tokens: float) -> float:
-        return fullest * cache_bytes(model, shape, formats, tokens)
+        return held_bytes(problem, cell, tokens)
 
     shared = held(load.prefix) if load.hit_rate else 0.0
     each = held(load.prompt.mean + load.output.mean) - load.hit_rate * held(load.prefix)

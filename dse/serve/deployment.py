@@ -41,7 +41,8 @@ class Deployment:
         memory_share: by the engine's own rule (:class:`dse.serve.engine.MemoryRule`).
         node_chips: of a server.
         reuses_prefixes: whether keys and values of prefixes that requests share are found in memory.
-        draft_tokens: that a multi-token-prediction layer proposes in each step; 0 without speculative decoding.
+        draft_tokens: that are proposed for a request in each step; 0 without speculative decoding.
+        draft_model: what proposes them; "" for the multi-token-prediction layer of the model.
     """
 
     model: str
@@ -56,6 +57,7 @@ class Deployment:
     node_chips: int = 8
     reuses_prefixes: bool = False
     draft_tokens: int = 0
+    draft_model: str = ""
 
     @property
     def workers(self) -> dict[str, Worker]:
@@ -99,4 +101,6 @@ def deployment_of(problem: ServeProblem, plan: Plan) -> Deployment:
         memory_share=engine.memory.value,
         node_chips=problem.domain,
         reuses_prefixes=problem.load.hit_rate > 0,
+        draft_tokens=plan.drafts,
+        draft_model="" if problem.drafter is None else problem.drafter.model.name,
     )

@@ -91,11 +91,6 @@ class Pairs:
         return self.slowest_s * busy / (2.0 * (1.0 - busy))
 
 
-def sent_bytes(model: Transformer, prefill: Shape, formats: Formats, tokens: float) -> float:
-    """That each chip of a prefill rank sends of a prompt: an equal share of what one copy has."""
-    return cache_bytes(model, Shape(), formats, tokens) / (prefill.tensor * prefill.pipeline)
-
-
 def transfer_s(
     model: Transformer, prefill: Shape, decode: Shape, formats: Formats, tokens: float, chip_bytes_per_s: float
 ) -> float:
@@ -104,7 +99,7 @@ def transfer_s(
     Chips of a prefill rank send at once, each an equal share of what one copy has; each chip of a decode rank receives
     all that it keeps. Every stage sends and receives its own layers, one after another.
     """
-    sent = sent_bytes(model, prefill, formats, tokens)
+    sent = cache_bytes(model, Shape(), formats, tokens) / (prefill.tensor * prefill.pipeline)
     received = cache_bytes(model, decode, formats, tokens)
     return max(sent, received) / chip_bytes_per_s
 

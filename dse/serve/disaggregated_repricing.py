@@ -3,12 +3,11 @@
 import numpy as np
 
 from dse.serve.checkpoints import formats_of
-from dse.serve.closed_form import piped, room, tables_of
-from dse.serve.disaggregated import Split, sent_bytes
+from dse.serve.closed_form import held_bytes, piped, room, tables_of
+from dse.serve.disaggregated import Split
 from dse.serve.disaggregated_simulation import RecordedApart, recorded_apart
-from dse.serve.disaggregated_workers import held_bytes
+from dse.serve.disaggregated_workers import received_of, sent_of
 from dse.serve.links import links
-from dse.serve.memory import cache_bytes
 from dse.serve.problem import ServeProblem
 from dse.serve.requests import GivenRequests
 from dse.serve.serving_plan import SplitPlan
@@ -27,17 +26,18 @@ def split_of(problem: ServeProblem, plan: SplitPlan) -> Split:
     load, prefill, decode = problem.load, plan.prefill, plan.decode
     formats = formats_of(problem.model, plan.precision, plan.kv_precision)
     engine = next(each for each in problem.engines if each.name == plan.engine)
-    one, other = (Cell(engine, each.shape, plan.precision, plan.kv_precision, formats) for each in (prefill, decode))
+    one, other = (
+        Cell(engine, each.shape, plan.precision, plan.kv_precision, formats, plan.drafts) for each in (prefill, decode)
+    )
     memory = room(problem, other, np.array([decode.batch]), np.array([decode.chunk]))
     mean, prompt = load.prompt.mean + load.output.mean, load.prompt.mean
     held = float(memory.cache[0]) / held_bytes(problem, other, mean) * mean / decode.pipeline
     fixed, rate = links(problem).of(plan.accelerators)
-    sent = sent_bytes(problem.model, prefill.shape, formats, prompt)
-    received = cache_bytes(problem.model, decode.shape, formats, prompt)
+    most = max(sent_of(problem, one), received_of(problem, other))
     return Split(
         tables_of(problem, one), tables_of(problem, other), prefill.groups, decode.groups, prefill.chunk,
         max(decode.batch // decode.pipeline, 1), max(held, float(problem.longest)), fixed,
-        max(sent, received) / rate / prompt,
+        most / rate / prompt,
     )  # fmt: skip
 
 

@@ -25,7 +25,6 @@ from dse.serve.links import links
 from dse.serve.problem import Goals, ServeProblem
 from dse.serve.serving_plan import SplitPlan
 from dse.serve.simulation import REQUESTS_PER_CLIENT
-from dse.serve.step_tables import BATCHES
 from hardware.kernel_times.form import Floats
 
 TIE = 1e-9
@@ -172,7 +171,7 @@ def most_written(decode: DecodeWorkers, most: Floats, limit: float | None, write
     A rank with b requests answers b / TPOT(b); between points TPOT is linear, and the quotient rises or falls.
     """
     limit = np.inf if limit is None else limit * (1 + TIE)
-    points, seconds = BATCHES, decode.token_s
+    points, seconds = decode.points, decode.token_s
     kept = seconds <= limit
     at, meets = np.where(kept, points / seconds, 0.0), np.zeros(seconds.shape)
     crossed = kept[:, :-1] != kept[:, 1:]

@@ -3,20 +3,19 @@
 A pair of the two answers requests; what both have in common is engine, formats and drafts.
 """
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.serve.closed_form import piped, room, tables_of
-from dse.serve.disaggregated import prompt_seconds, sent_bytes
-from dse.serve.memory import cache_bytes
+from dse.serve.closed_form import held_bytes, piped, room, tables_of
+from dse.serve.disaggregated import prompt_seconds
 from dse.serve.problem import ServeProblem
 from dse.serve.serving_plan import SplitPlan, split_plan
+from dse.serve.shape import Shape
 from dse.serve.step_seconds import StepSeconds
-from dse.serve.step_tables import BATCHES
+from dse.serve.step_tables import BATCHES, TOKENS
 from dse.serve.vocabulary import Cell, worker_cells, worker_grid
 from hardware.kernel_times.form import Floats
 
@@ -61,7 +60,8 @@ class DecodeWorkers:
         devices, ranks: of all workers of a kind.
         requests: that a rank can run at once, by its limit and its memory.
         received_bytes: of a prompt, by each chip.
-        token_s: [cells, :data:`BATCHES`], TPOT by requests of a rank.
+        points: requests of a rank, between which TPOT is linear.
+        token_s: [cells, points], TPOT.
         legal: accelerators of sizes that there are, those that memory does not hold included.
     """
 
@@ -73,13 +73,14 @@ class DecodeWorkers:
     ranks: Floats
     requests: Floats
     received_bytes: Floats
+    points: Floats
     token_s: Floats
     legal: Integers
 
     def pace(self, cell: Integers, running: Floats) -> Floats:
         """TPOT of so many requests on a rank of such cells, [N]; linear between points, as all its parts are."""
-        right = np.clip(np.searchsorted(BATCHES, running), 1, len(BATCHES) - 1)
-        low, high = BATCHES[right - 1], BATCHES[right]
+        right = np.clip(np.searchsorted(self.points, running), 1, len(self.points) - 1)
+        low, high = self.points[right - 1], self.points[right]
         left_s, right_s = self.token_s[cell, right - 1], self.token_s[cell, right]
         return np.asarray(left_s + (right_s - left_s) * (running - low) / (high - low))
 
@@ -101,10 +102,10 @@ class Kinds:
 
 def kinds(problem: ServeProblem) -> Iterator[Kinds]:
     """All that may be paired, one engine and format after another."""
-    both: dict[tuple[str, ...], tuple[list[Cell], list[Cell]]] = {}
+    both: dict[tuple[object, ...], tuple[list[Cell], list[Cell]]] = {}
     for place, part in enumerate(("prefill", "decode")):
         for cell in worker_cells(problem, part):
-            key = (cell.engine.name, cell.precision, cell.kv_precision)
+            key = (cell.engine.name, cell.precision, cell.kv_precision, cell.drafts)
             both.setdefault(key, ([], []))[place].append(cell)
     for prefill, decode in both.values():
         if prefill and decode:
@@ -130,7 +131,7 @@ def _prefill(problem: ServeProblem, cells: list[Cell]) -> PrefillWorkers:
         steps = StepSeconds(tables_of(problem, cell), piped(cell.engine, shape.pipeline))
         chunks, places = np.unique(columns.chunk[fits], return_inverse=True)
         seconds = np.array([prompt_seconds(steps, load.prompt.mean, int(each)) for each in chunks])[places]
-        sent, ones = sent_bytes(problem.model, shape, cell.formats, load.prompt.mean), np.ones(len(fits))
+        sent, ones = sent_of(problem, cell), np.ones(len(fits))
         every = columns.replicas[fits] * shape.attention_data * shape.pipeline
         alone = seconds[:, 1] + cell.engine.constants.before_s(load.prompt.mean)
         sizes = columns.replicas[fits], columns.chunk[fits], legal[-1][fits], every
@@ -146,19 +147,21 @@ def _prefill(problem: ServeProblem, cells: list[Cell]) -> PrefillWorkers:
 def _decode(problem: ServeProblem, cells: list[Cell]) -> DecodeWorkers:
     load, legal = problem.load, [np.zeros(0, np.int64)]
     parts, paces = [np.zeros((7, 0))], []
-    context = np.full(len(BATCHES), load.prompt.mean + load.output.mean / 2)
+    verified = TOKENS / (1.0 + cells[0].drafts)
+    points = np.union1d(BATCHES, verified[(verified >= BATCHES[0]) & (verified <= BATCHES[-1])])
+    context = np.full(len(points), load.prompt.mean + load.output.mean / 2)
     for number, cell in enumerate(cells):
         columns, shape = worker_grid(problem, cell, "decode"), cell.shape
         legal.append(columns.replicas * shape.chips)
         memory = room(problem, cell, columns.batch, columns.chunk)
         fits = np.flatnonzero(memory.fits)
-        paces.append(np.ones(len(BATCHES)))
+        paces.append(np.ones(len(points)))
         if not len(fits):
             continue
         steps = StepSeconds(tables_of(problem, cell), piped(cell.engine, shape.pipeline))
-        paces[-1] = steps.token_s(BATCHES, context)
+        paces[-1] = steps.token_s(points, context)
         requests = np.minimum(columns.batch[fits], memory.requests[fits]) // shape.pipeline
-        received, ones = cache_bytes(problem.model, shape, cell.formats, load.prompt.mean), np.ones(len(fits))
+        received, ones = received_of(problem, cell), np.ones(len(fits))
         every = columns.replicas[fits] * shape.attention_data * shape.pipeline
         sizes = columns.replicas[fits], columns.batch[fits], legal[-1][fits], every
         parts.append(np.array([number * ones, *sizes, np.maximum(requests, 1.0), received * ones]))
@@ -166,13 +169,20 @@ def _decode(problem: ServeProblem, cells: list[Cell]) -> DecodeWorkers:
     cell_of, replicas, batch, devices = each[:4].astype(np.int64)
     ranks, requests, received = each[4:]
     return DecodeWorkers(
-        tuple(cells), cell_of, replicas, batch, devices, ranks, requests, received, np.array(paces),
-        np.concatenate(legal),
+        tuple(cells), cell_of, replicas, batch, devices, ranks, requests, received, points,
+        np.array(paces), np.concatenate(legal),
     )  # fmt: skip
 
 
-def held_bytes(problem: ServeProblem, cell: Cell, tokens: float) -> float:
-    """Of a chip of the fullest stage, for a request with so many tokens in its context."""
-    layers, stages = problem.model.layers, cell.shape.pipeline
-    fullest = math.ceil(layers / stages) * stages / layers
-    return fullest * cache_bytes(problem.model, cell.shape, cell.formats, tokens)
+def sent_of(problem: ServeProblem, cell: Cell) -> float:
+    """Bytes of a prompt that each chip of a prefill rank sends, what proposes tokens included."""
+    return _prompt_bytes(problem, replace(cell, shape=Shape())) / (cell.shape.tensor * cell.shape.pipeline)
+
+
+def received_of(problem: ServeProblem, cell: Cell) -> float:
+    """Bytes of a prompt that each chip of a decode rank receives."""
+    return _prompt_bytes(problem, replace(cell, shape=replace(cell.shape, pipeline=1))) / cell.shape.pipeline
+
+
+def _prompt_bytes(problem: ServeProblem, cell: Cell) -> float:
+    return held_bytes(problem, cell, problem.load.prompt.mean)

@@ -25,7 +25,7 @@ def front(problem: ServeProblem) -> list[dict[str, Any]]:
     for cell in cells(problem.opened()):
         pipeline, chips = cell.shape.pipeline, cell.shape.chips
         batch = pipeline * np.array([1 << power for power in range(LARGEST_BATCH.bit_length())])
-        allowed = [chunks(problem, cell.engine, int(each) // pipeline) for each in batch]
+        allowed = [chunks(problem, cell, int(each) // pipeline) for each in batch]
         chunk = np.array([min(each, key=lambda size: abs(size - _USUAL_CHUNK)) for each in allowed], dtype=np.int64)
         memory = room(problem, cell, batch, chunk)
         rows = np.flatnonzero(memory.fits & (memory.requests >= batch))

@@ -16,6 +16,7 @@ from dse.serve.requests import GivenRequests, given_requests
 from dse.serve.rules import faults, format_fault
 from dse.serve.serving_plan import read_plan, with_mode
 from dse.serve.shape import WEIGHT_BYTES, WeightFormat
+from dse.serve.speculation import Drafter, prediction_layer
 from hardware.chips import system
 from hardware.inputs import InputError, choose, fail
 from hardware.kernel_model import kernel_model
@@ -106,6 +107,24 @@ class ServeOptions(Options):
         Literal["aggregated", "disaggregated", "both"],
         Option("Prompts and tokens on the same accelerators, on workers of their own, or the better of the two."),
     ] = "aggregated"
+    drafts: Annotated[
+        str | None,
+        Option(
+            "Speculative decoding: tokens that are proposed for each request in a step; of a range the best counts.",
+            metavar="N|A-B",
+            group="Drafts",
+        ),
+    ] = None
+    acceptance: Annotated[
+        float | None,
+        Option("Share of drafts that are accepted where those before them were.", min=0, max=1, group="Drafts"),
+    ] = None
+    draft_model: Annotated[
+        str | None,
+        Option(
+            "What proposes them (default: the multi-token-prediction layer of MODEL).", metavar="MODEL", group="Drafts"
+        ),
+    ] = None
     minimum_devices: Annotated[
         bool,
         Option(
@@ -155,7 +174,12 @@ def posed_problem(options: ServeOptions) -> Posed[ServeOptions, ServeProblem]:
         fewest=options.minimum_devices,
         service=service(chip),
         modes=modes,
+        drafts=_drafts(options),
+        acceptance=options.acceptance or 0.0,
+        drafter=_drafter(options, model),
     )
+    if any(problem.drafts) and problem.drafter is None:
+        prediction_layer(model)
     for each in problem.precisions:
         if len(problem.precisions) == 1 and (rule := format_fault(problem, each)) is not None:
             raise fail("--precision", "", each, *rule)
@@ -166,6 +190,42 @@ def posed_problem(options: ServeOptions) -> Posed[ServeOptions, ServeProblem]:
         name=name, value=None, unit="1" if problem.fewest else "1/s", sense="min" if problem.fewest else "max"
     )
     return Posed(options, problem, problem.name, problem.document(), goal)
+
+
+_MOST_DRAFTS = 16
+
+
+def _drafts(options: ServeOptions) -> tuple[int, ...]:
+    """Numbers of drafts a step that are tried."""
+    if options.drafts is None:
+        for name in ("acceptance", "draft_model"):
+            if (value := getattr(options, name)) is not None:
+                option = f"--{name.replace('_', '-')}"
+                raise fail("dse serve", option, value, "must be given together with --drafts")
+        return (0,)
+    ends = options.drafts.split("-")
+    rule = f"must be a number of drafts a step, or a range of them such as 0-3, from 0 to {_MOST_DRAFTS}"
+    try:
+        low, *more = (whole_number_of(each.strip()) for each in ends)
+    except ValueError:
+        raise fail("--drafts", "", options.drafts, rule) from None
+    high = more[0] if more else low
+    if len(more) > 1 or not 0 <= low <= high <= _MOST_DRAFTS:
+        raise fail("--drafts", "", options.drafts, rule)
+    if high and options.acceptance is None:
+        raise fail("dse serve", "--acceptance", "", "must be given together with --drafts: it depends on your text")
+    return tuple(range(low, high + 1))
+
+
+def _drafter(options: ServeOptions, model: Transformer) -> Drafter | None:
+    """The model that proposes tokens, in the format of its checkpoint."""
+    if options.draft_model is None:
+        return None
+    own = transformer(options.draft_model)
+    if own.head != "causal_lm" or own.vocabulary != model.vocabulary:
+        rule = f"must write tokens of the vocabulary of {model.name} ({model.vocabulary:,})"
+        raise fail("--draft-model", "", f"{own.name} ({own.vocabulary:,})", rule)
+    return Drafter(own, cast(WeightFormat, checkpoint(own, options.draft_model).weights))
 
 
 def _workers_apart(options: ServeOptions, devices: int) -> None:

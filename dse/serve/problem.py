@@ -8,6 +8,7 @@ from dse.plan.model import Transformer
 from dse.serve.engine import Engine
 from dse.serve.load import Load
 from dse.serve.shape import WeightFormat
+from dse.serve.speculation import PLAIN, Drafter, Speculation
 from hardware.chips import System
 from hardware.kernel_model import KernelModel
 from hardware.silicon.interval import Interval
@@ -67,6 +68,9 @@ class ServeProblem:
         fewest: whether the fewest devices are sought that keep the limits, and not the most tokens for each.
         service: what a chip costs; None where its spec does not say what it is made of.
         modes: that are searched, of :data:`MODES`.
+        drafts: numbers of drafts a step that are tried.
+        acceptance: probability that a draft is accepted where those before it were.
+        drafter: what proposes them; None for the layer that the model comes with.
     """
 
     model: Transformer
@@ -82,6 +86,9 @@ class ServeProblem:
     fewest: bool = False
     service: Service | None = None
     modes: tuple[str, ...] = ("aggregated",)
+    drafts: tuple[int, ...] = (0,)
+    acceptance: float = 0.0
+    drafter: Drafter | None = None
 
     @property
     def name(self) -> str:
@@ -98,6 +105,10 @@ class ServeProblem:
         """Accelerators that collectives of a replica may span: those of a node."""
         network = self.system.network
         return network.node_accelerators or network.domain_accelerators or self.devices
+
+    def speculation(self, drafts: int) -> Speculation:
+        """With so many drafts a step."""
+        return Speculation(drafts, self.acceptance, self.drafter) if drafts else PLAIN
 
     @property
     def longest(self) -> int:
@@ -130,7 +141,13 @@ class ServeProblem:
             "fewest": self.fewest,
             "service": self._service_document(),
             "modes": list(self.modes),
-        }
+        } | self._drafts_document()
+
+    def _drafts_document(self) -> dict[str, Any]:
+        if not any(self.drafts):
+            return {}
+        own = None if self.drafter is None else [self.drafter.model.document(), self.drafter.weights]
+        return {"drafts": list(self.drafts), "acceptance": self.acceptance, "drafter": own}
 
     def _service_document(self) -> dict[str, list[float]] | None:
         own = self.service

@@ -29,6 +29,7 @@ _TIME_NAMES = {
     "decode: attention": ("decoding: attention", "update"),
     "decode: collectives": ("decoding: collectives", "transfer"),
     "decode: host": ("decoding: launches and host", "bubble"),
+    "decode: drafts": ("decoding: proposing tokens", "forward"),
     "prompts of others": ("decoding: prompts of others", "between"),
 }
 _MEMORY_NAMES = {
@@ -213,6 +214,7 @@ def _notes(problem: ServeProblem) -> list[str]:
     return [
         *([waves] if equal and load.concurrency > 1 else []),
         f"load: {arrival}, prompts of {_length_text(load.prompt)} and outputs of {_length_text(load.output)} tokens",
+        *_draft_notes(problem),
         *_engine_notes(problem),
         f"times of kernels: {rests_on(problem)}",
         *_price_notes(problem),
@@ -225,6 +227,16 @@ def _price_notes(problem: ServeProblem) -> list[str]:
         return []
     name = problem.system.chip.name
     return [f"no price and no energy: the file of {name} does not say which dies and memory it is made of"]
+
+
+def _draft_notes(problem: ServeProblem) -> list[str]:
+    """What proposes tokens, and how often it is right."""
+    if not any(problem.drafts):
+        return []
+    own = "its multi-token-prediction layer" if problem.drafter is None else problem.drafter.model.name
+    numbers = " to ".join(f"{each}" for each in dict.fromkeys((problem.drafts[0], problem.drafts[-1])))
+    accepted = f"each accepted with probability {problem.acceptance:g} where those before it were"
+    return [f"drafts: {numbers} a step by {own}, {accepted}"]
 
 
 def _engine_notes(problem: ServeProblem) -> list[str]:

@@ -5,7 +5,6 @@ sends ``REQUESTS_PER_CLIENT`` requests for each client, as the public benchmark 
 first of them do not decide.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from dse.serve.checkpoints import formats_of
-from dse.serve.closed_form import piped, room, tables_of
+from dse.serve.closed_form import held_bytes, piped, room, tables_of
 from dse.serve.disaggregated_repricing import MOST_REQUESTS, OPEN_REQUESTS, repriced_apart
 from dse.serve.load import Load
-from dse.serve.memory import cache_bytes
 from dse.serve.problem import Goals, ServeProblem
 from dse.serve.requests import GivenRequests
 from dse.serve.serving_plan import Plan, ServingPlan, SplitPlan
@@ -72,7 +70,7 @@ def cell_of(problem: ServeProblem, plan: ServingPlan) -> Cell:
     """The cell of a configuration."""
     engine = next(each for each in problem.engines if each.name == plan.engine)
     formats = formats_of(problem.model, plan.precision, plan.kv_precision)
-    return Cell(engine, plan.shape, plan.precision, plan.kv_precision, formats)
+    return Cell(engine, plan.shape, plan.precision, plan.kv_precision, formats, plan.drafts)
 
 
 def repriced(problem: ServeProblem, plan: Plan, seed: int, requests: int | None = None) -> Repriced:
@@ -114,12 +112,11 @@ def _repriced(
 
 def _limits(problem: ServeProblem, plan: ServingPlan, cell: Cell) -> Limits:
     """Of a batch: its part of the memory of its rank."""
-    ones, load, model = np.ones(1, np.int64), problem.load, problem.model
+    ones, load = np.ones(1, np.int64), problem.load
     memory = room(problem, cell, plan.batch * ones, plan.chunk * ones)
     tokens = load.prompt.mean + load.output.mean
-    fullest = math.ceil(model.layers / plan.pipeline) * plan.pipeline / model.layers
-    one = fullest * cache_bytes(model, plan.shape, cell.formats, tokens)
-    shared = fullest * cache_bytes(model, plan.shape, cell.formats, load.prefix) if load.hit_rate else 0.0
+    one = held_bytes(problem, cell, tokens)
+    shared = held_bytes(problem, cell, load.prefix) if load.hit_rate else 0.0
     free = max(float(memory.cache[0]) - shared, 0.0)
     held = max(free / one * tokens / plan.pipeline, float(problem.longest))
     sharers = plan.attention_data * plan.pipeline

@@ -6,10 +6,10 @@
 | ``attention_data`` | with experts alone; ``tensor`` · ``attention_data`` within a node; as the engine allows |
 | ``expert`` | divides the routed experts and the chips of a stage; as the engine allows |
 | ``expert_tensor`` | the other chips of a stage; divides the width of an expert, in whole blocks if these have scales |
-| ``pipeline`` | at most a stage for each layer |
+| ``pipeline`` | at most a stage for each layer; 1 with ``drafts``, which the last stage would propose alone |
 | ``replicas`` | of all chips at most ``devices`` |
 | ``batch`` | a multiple of ``pipeline`` |
-| ``chunk`` | a token for each request of a batch; a whole prompt beside them, where the engine cuts none |
+| ``chunk`` | a token and the drafts of each request; a whole prompt beside them, where the engine cuts none |
 | ``precision`` | a format that the chip has products for |
 """
 
@@ -49,6 +49,7 @@ def broken_alone(problem: ServeProblem, plan: ServingPlan) -> list[tuple[str, st
     return [
         *_precision_rules(problem, plan.precision),
         *_cache_rules(problem, plan.kv_precision),
+        *_draft_rules(problem, plan.drafts),
         *_shape_rules(problem, plan),
         *_layout_rules(engine, plan),
     ]
@@ -93,6 +94,8 @@ def _alone(problem: ServeProblem, key: str, value: Any) -> Iterator[tuple[str, s
         yield from _precision_rules(problem, value)
     elif key == "kv_precision":
         yield from _cache_rules(problem, value)
+    elif key == "drafts":
+        yield from _draft_rules(problem, value)
     elif key == "tensor" and value not in (widths := tensor_widths(problem)):
         within = min(problem.domain, problem.devices)
         rule = _tensor_fault(problem.model, value) or f"must be at most {within} (accelerators of a node)"
@@ -122,6 +125,12 @@ def _cache_rules(problem: ServeProblem, value: str) -> Iterator[tuple[str, str, 
     if value not in problem.caches:
         known = problem.caches if value in CACHE_BYTES else tuple(CACHE_BYTES)
         yield "kv_precision", f"must be {' or '.join(known)}", nearest(value, known) or known[0]
+
+
+def _draft_rules(problem: ServeProblem, value: int) -> Iterator[tuple[str, str, int | str | None]]:
+    if value not in problem.drafts:
+        close = min(problem.drafts, key=lambda each: abs(each - value))
+        yield "drafts", f"must be one of {', '.join(map(str, problem.drafts))} (--drafts)", close
 
 
 def _shape_rules(problem: ServeProblem, plan: ServingPlan) -> Iterator[tuple[str, str, int | str | None]]:
@@ -158,6 +167,8 @@ def _shape_rules(problem: ServeProblem, plan: ServingPlan) -> Iterator[tuple[str
             yield "expert_tensor", f"must divide the width {width:,} of an expert{blocks}", None
     if plan.pipeline > model.layers:
         yield "pipeline", f"must be at most the {model.layers} layers", model.layers
+    if plan.drafts and plan.pipeline > 1:
+        yield "pipeline", "must be 1 with drafts", 1
     if plan.accelerators > problem.devices:
         rule = f"replicas of {plan.shape.chips} accelerators must be at most {problem.devices // plan.shape.chips}"
         yield "replicas", rule, max(1, problem.devices // plan.shape.chips)
@@ -180,9 +191,10 @@ def _step_rules(
             f"must be a multiple of pipeline ({plan.pipeline})",
             -(-plan.batch // plan.pipeline) * plan.pipeline,
         )
-    together = -(-plan.batch // plan.pipeline)
+    together = -(-plan.batch // plan.pipeline) * (1 + plan.drafts)
     if plan.chunk < together:
-        yield "chunk", f"must be at least the {together:,} requests of a batch", together
+        of = "requests" if not plan.drafts else "tokens and drafts"
+        yield "chunk", f"must be at least the {together:,} {of} of a batch", together
     least = problem.load.prompt.high + together
     if engine.steps.value == "whole prompts" and plan.chunk < least:
         rule = (

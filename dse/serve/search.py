@@ -222,12 +222,15 @@ def _not_ruled_out(
 
 
 def least_step_s(cell: Cell, tables: StepTables, context: float | None) -> float:
-    """A lower bound on any step of a cell that decodes at this mean context; on any step at all where it is None."""
+    """A lower bound on any step of a cell that decodes at this mean context, for each token that it writes; on any
+    step at all where it is None.
+    """
     own, work = cell.engine.constants, tables.linear_s.min() + tables.head_s.min()
     if context is not None:
         column = max(int(np.searchsorted(CONTEXTS, context)) - 1, 0)
         work = work + tables.decode_s[:, column:].min()
-    return float(own.kernels * work + own.collectives * tables.exchange_s.min() + own.host_s)
+    step = float(own.kernels * work + own.collectives * tables.exchange_s.min() + own.host_s)
+    return step if context is None else step / tables.speculation.tokens_per_step
 
 
 @dataclass(frozen=True)

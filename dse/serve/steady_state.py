@@ -87,7 +87,8 @@ def pace(tables: StepTables, engine: Engine, load: Load, running: Floats, step_t
     steps, starts, new = StepSeconds(tables, engine), tables.starts, max(prompt - load.reused, 1.0)
     decode = steps.decode_s(running, np.full(len(running), prompt + output / 2))
     waits = engine.steps.value == "prefill first"
-    beside_decodes = step_tokens if waits else np.maximum(step_tokens - (running - 1.0), 1.0)
+    verified = 1.0 + tables.speculation.drafts
+    beside_decodes = step_tokens if waits else np.maximum(step_tokens - (running - 1.0) * verified, 1.0)
     parts = np.ceil(new / beside_decodes)
     pairs_s = np.subtract(*interpolated(np.array([prompt, prompt - new]), PROMPTS, tables.prefill_s))
     attention = own.starts * parts * starts.prefill_s + own.kernels * pairs_s
@@ -97,8 +98,8 @@ def pace(tables: StepTables, engine: Engine, load: Load, running: Floats, step_t
         alone = alone + proposing
         added = alone
     else:
-        verified = running * (1.0 + tables.speculation.drafts)
-        beside = steps.computed_s(verified + each, verified + 1.0) - steps.computed_s(verified, verified)
+        tokens = running * verified
+        beside = steps.computed_s(tokens + each, tokens + 1.0) - steps.computed_s(tokens, tokens)
         added = np.maximum(parts * beside + attention, launched - parts * decode) + proposing
         alone = added + parts * decode
     added = np.maximum(added, 0.0)

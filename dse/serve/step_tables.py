@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dse.serve.speculation import PLAIN, Speculation, prediction_layer
+from dse.serve.speculation import PLAIN, Drafter, Speculation, prediction_layer
 from dse.serve.step_work import Starts, StepWork
 from hardware.kernel_times.form import Floats
 
@@ -68,9 +68,10 @@ class KnownParts:
 
     def __init__(self) -> None:
         self._parts: dict[tuple[object, ...], Floats] = {}
+        self._drafts: dict[tuple[object, ...], StepTables] = {}
 
     def tables(self, work: StepWork, speculation: Speculation = PLAIN) -> StepTables:
-        """The tables of one shape; of a work with the model and the kernels of all others.
+        """The tables of one shape; of a work with the model, the kernels and the drafter of all others.
 
         Raises:
             InputError: tokens are to be proposed, but the model has no layer that does.
@@ -88,8 +89,15 @@ class KnownParts:
             starts=work.starts_s,
             layers=work.model.layers / shape.pipeline,
             speculation=speculation,
-            draft=_draft(work) if drafts else None,
+            draft=self._draft(work, speculation) if drafts else None,
         )
+
+    def _draft(self, work: StepWork, speculation: Speculation) -> StepTables:
+        key = work.shape, work.formats
+        if key not in self._drafts:
+            drafter = speculation.drafter
+            self._drafts[key] = _layer(work) if drafter is None else _drafter(work, drafter)
+        return self._drafts[key]
 
     def _once(self, key: tuple[object, ...], made: Callable[[], Floats]) -> Floats:
         if key not in self._parts:
@@ -115,8 +123,14 @@ def _prefill_s(work: StepWork) -> Floats:
     return np.concatenate([[0.0], np.maximum.accumulate(work.prefill_s(PROMPTS[1:]))])
 
 
-def _draft(work: StepWork) -> StepTables:
-    """Of the prediction layer, with the projection of two streams to one in front of it, on the last stage."""
+def _drafter(work: StepWork, drafter: Drafter) -> StepTables:
+    """Of a model of its own."""
+    formats = drafter.formats(work.formats.cache_bytes)
+    return step_tables(StepWork(drafter.model, drafter.shape(work.shape), formats, work.kernels))
+
+
+def _layer(work: StepWork) -> StepTables:
+    """Of the prediction layer, with the projection of two streams to one in front of it."""
     layer = prediction_layer(work.model)
     tables = step_tables(StepWork(layer, replace(work.shape, pipeline=1), work.formats, work.kernels))
     joined = work.product_s(TOKENS, layer.hidden / work.shape.tensor, 2.0 * layer.hidden, "bf16")

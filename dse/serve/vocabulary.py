@@ -36,13 +36,14 @@ class Cell:
     precision: WeightFormat
     kv_precision: str
     formats: Formats
+    drafts: int = 0
 
     def plan(self, replicas: int, batch: int, chunk: int) -> ServingPlan:
         """One of them."""
         own = self.shape
         return ServingPlan(
             "aggregated", self.engine.name, own.tensor, own.pipeline, own.attention_data, own.expert, own.expert_tensor,
-            replicas, batch, chunk, self.precision, self.kv_precision,
+            replicas, batch, chunk, self.precision, self.kv_precision, self.drafts,
         )  # fmt: skip
 
 
@@ -87,9 +88,10 @@ def _cells(
             for kv_precision in _fixed(fixed, "kv_precision", problem.caches):
                 formats = formats_of(problem.model, cast(WeightFormat, precision), kv_precision)
                 for shape in _shapes(problem, fixed):
-                    cell = Cell(engine, shape, cast(WeightFormat, precision), kv_precision, formats)
-                    if is_legal(problem, cell):
-                        yield cell
+                    for drafts in _fixed(fixed, "drafts", problem.drafts):
+                        cell = Cell(engine, shape, cast(WeightFormat, precision), kv_precision, formats, drafts)
+                        if is_legal(problem, cell):
+                            yield cell
 
 
 def grid(problem: ServeProblem, cell: Cell) -> Grid:
@@ -105,8 +107,8 @@ def grid(problem: ServeProblem, cell: Cell) -> Grid:
                 continue
             rows += [
                 (replicas, batch, chunk)
-                for chunk in _fixed(fixed, "chunk", chunks(problem, cell.engine, batch // pipeline))
-                if chunk >= least_chunk(problem, cell.engine, batch // pipeline)
+                for chunk in _fixed(fixed, "chunk", chunks(problem, cell, batch // pipeline))
+                if chunk >= least_chunk(problem, cell, batch // pipeline)
             ]
     columns = np.array(rows, dtype=np.int64).reshape(-1, 3).T
     return Grid(columns[0], columns[1], columns[2])
@@ -123,7 +125,8 @@ def worker_grid(problem: ServeProblem, cell: Cell, part: str) -> Grid:
             rows += [(replicas, own.pipeline, chunk) for chunk in sizes]
         else:
             sizes = _fixed(fixed, "batch", batches(problem, cell, replicas))
-            rows += [(replicas, size, size // own.pipeline) for size in sizes if size % own.pipeline == 0]
+            tokens = 1 + cell.drafts
+            rows += [(replicas, size, size // own.pipeline * tokens) for size in sizes if size % own.pipeline == 0]
     columns = np.array(rows, dtype=np.int64).reshape(-1, 3).T
     return Grid(columns[0], columns[1], columns[2])
 
@@ -139,18 +142,19 @@ def batches(problem: ServeProblem, cell: Cell, replicas: int) -> list[int]:
     return sizes
 
 
-def chunks(problem: ServeProblem, engine: Engine, together: int) -> list[int]:
+def chunks(problem: ServeProblem, cell: Cell, together: int) -> list[int]:
     """New tokens of a step, ascending, for so many requests; where none is enough, the next multiple that is."""
-    return _chunks(least_chunk(problem, engine, together))
+    return _chunks(least_chunk(problem, cell, together))
 
 
 def _chunks(least: int) -> list[int]:
     return [each for each in CHUNKS if each >= least] or [-(-least // CHUNKS[0]) * CHUNKS[0]]
 
 
-def least_chunk(problem: ServeProblem, engine: Engine, together: int) -> int:
+def least_chunk(problem: ServeProblem, cell: Cell, together: int) -> int:
     """The fewest new tokens of a step that the engine takes."""
-    return together + (problem.load.prompt.high if engine.steps.value == "whole prompts" else 0)
+    whole = cell.engine.steps.value == "whole prompts"
+    return together * (1 + cell.drafts) + (problem.load.prompt.high if whole else 0)
 
 
 def _fixed(fixed: dict[str, Any], key: str, values: Any) -> Any:

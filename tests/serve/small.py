@@ -28,13 +28,14 @@ def every_plan(own: ServeProblem) -> Iterator[ServingPlan]:
     sizes = range(1, own.devices + 1)
     batches = [1 << power for power in range(15)]
     chunks = [2048 * step for step in range(1, 33)]
-    for engine, precision, cache in product([each.name for each in own.engines], own.precisions, own.caches):
+    names = [each.name for each in own.engines]
+    for engine, precision, cache, drafts in product(names, own.precisions, own.caches, own.drafts):
         for tensor, data, expert, pipeline, replicas in product(sizes, sizes, sizes, sizes, sizes):
             if tensor * data * pipeline * replicas > own.devices or tensor * data % expert:
                 continue
             shape = tensor, pipeline, data, expert, tensor * data // expert
             for batch, chunk in product(batches, chunks):
-                plan = ServingPlan("aggregated", engine, *shape, replicas, batch, chunk, precision, cache)
+                plan = ServingPlan("aggregated", engine, *shape, replicas, batch, chunk, precision, cache, drafts)
                 if not illegal(own, plan):
                     yield plan
 
@@ -54,13 +55,15 @@ def every_split_plan(own: ServeProblem) -> Iterator[SplitPlan]:
         for tensor, data, expert, pipeline, replicas in product(sizes, sizes, sizes, sizes, sizes)
         if tensor * data * pipeline * replicas < own.devices and tensor * data % expert == 0
     ]
-    for engine, precision, cache in product([each.name for each in own.engines], own.precisions, own.caches):
+    names = [each.name for each in own.engines]
+    for engine, precision, cache, drafts in product(names, own.precisions, own.caches, own.drafts):
         for one, other in product(shapes, shapes):
             if chips(one) + chips(other) > own.devices:
                 continue
             for batch, chunk in product(batches, chunks):
-                prefill = ServingPlan("prefill", engine, *one, 1, chunk, precision, cache)
-                plan = split_plan(prefill, ServingPlan("decode", engine, *other, batch, 1, precision, cache))
+                prefill = ServingPlan("prefill", engine, *one, 1, chunk, precision, cache, drafts)
+                decode = ServingPlan("decode", engine, *other, batch, 1, precision, cache, drafts)
+                plan = split_plan(prefill, decode)
                 if not illegal_apart(own, plan):
                     yield plan
 

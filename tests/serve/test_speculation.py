@@ -173,6 +173,6 @@ def test_a_prediction_layer_is_the_last_one_and_takes_memory() -> None:
     assert held_model(deepseek, Speculation()) is deepseek
     assert cache_bytes(held, Shape(), formats, 10) == 10 * 62 * 576
     assert weight_bytes(held, Shape(), formats) > weight_bytes(deepseek, Shape(), formats) + 256 * 3 * 7168 * 2048
-    with pytest.raises(InputError, match="without a multi-token-prediction layer"):
+    with pytest.raises(InputError, match="there is no multi-token-prediction layer"):
         step_tables(work(), Speculation(1, 0.5))
     assert np.isfinite(step_tables(work()).linear_s).all()

@@ -99,7 +99,9 @@ def settings_of_trtllm(deployment: Deployment, role: str, worker: Worker) -> Set
         tokens = _in_blocks(deployment.longest)
         settings["cache_transceiver_config"] = {"backend": "DEFAULT", "max_tokens_in_buffer": tokens}
     if deployment.draft_tokens and role != "prefill":
-        settings["speculative_config"] = {"decoding_type": "MTP", "max_draft_len": deployment.draft_tokens}
+        kind = {"decoding_type": "Draft_Target"} if deployment.draft_model else {"decoding_type": "MTP"}
+        own = {"speculative_model": deployment.draft_model} if deployment.draft_model else {}
+        settings["speculative_config"] = {**kind, "max_draft_len": deployment.draft_tokens, **own}
     return settings
 
 
@@ -127,7 +129,9 @@ def _vllm(deployment: Deployment, role: str, worker: Worker) -> Settings:
     if worker.requests > _GRAPHS_OF_VLLM and role != "prefill":
         flags["--max-cudagraph-capture-size"] = worker.requests
     if deployment.draft_tokens:
-        drafts = {"method": "mtp", "num_speculative_tokens": deployment.draft_tokens}
+        drafts: Settings = {"method": "mtp", "num_speculative_tokens": deployment.draft_tokens}
+        if deployment.draft_model:
+            drafts |= {"method": "draft_model", "model": deployment.draft_model}
         flags["--speculative-config"] = json.dumps(drafts, separators=(",", ":"))
     if role != "serve":
         transfer = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
@@ -153,7 +157,8 @@ def _sglang(deployment: Deployment, role: str, worker: Worker) -> Settings:
     }
     if deployment.draft_tokens:
         flags |= {
-            "--speculative-algorithm": "EAGLE",
+            "--speculative-algorithm": "STANDALONE" if deployment.draft_model else "EAGLE",
+            **({"--speculative-draft-model-path": deployment.draft_model} if deployment.draft_model else {}),
             "--speculative-num-steps": deployment.draft_tokens,
             "--speculative-eagle-topk": 1,
             "--speculative-num-draft-tokens": 1 + deployment.draft_tokens,
