@@ -46,8 +46,7 @@ class ServeType(ProblemType[ServeOptions, ServeProblem]):
     examples: ClassVar[tuple[str, ...]] = (
         "dse serve llama3-70b --prompt 4096 --output 512 --concurrency 64 --tpot 0.05",
         "dse serve llama3-70b --rate 20 --tpot 0.04 --minimum-devices",
-        "dse serve gpt-oss-120b --on h100-sxm,b200 --concurrency 128 --out runs/serve",
-        "dse serve deepseek-v3 --on gb200 --accelerators 72 --concurrency 1024 --mode both",
+        "dse serve gpt-oss-120b --on b200,mi300x --concurrency 64 --mode both",
     )
     side_by_side = "on"
     side_by_side_headers = chip_table.HEADERS

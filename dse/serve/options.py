@@ -105,7 +105,10 @@ class ServeOptions(Options):
     ] = ""
     mode: Annotated[
         Literal["aggregated", "disaggregated", "both"],
-        Option("Prompts and tokens on the same accelerators, on workers of their own, or the better of the two."),
+        Option(
+            "Prompts and tokens on the same accelerators, on workers of their own, or the better of the two.",
+            group="Machine",
+        ),
     ] = "aggregated"
     drafts: Annotated[
         str | None,
