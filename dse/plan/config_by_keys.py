@@ -44,7 +44,7 @@ _WITHOUT_COST = re.compile(
     r"|.*_dropout|dropout|.*_p?drop|.*_(eps|epsilon)|.*init_(std|scale|method).*|init_.*|rope_.*|rotary_.*|partial_rotary.*"
     r"|original_max_position_embeddings|max_window_layers|use_sliding_window|use_cache|.*pretraining_tp|ep_size|hidden_act"
     r"|hidden_activation|activation_function|output_.*|return_dict.*|is_decoder|id2label|label2id|name"
-    r"|_name_or_path|problem_type|quantization_config|.*softcapping|.*softcap|.*(multiplier|scaling_factor|_scaling)"
+    r"|_name_or_path|problem_type|quantization_config|.*softcapping|.*softcap|.*(multiplier|multiplier_scale|scaling_factor|_scaling)|max_attn_value"
     r"|scale_emb|scale_depth|dim_model_base|mup_.*|attn_implementation|_attn_implementation.*|attention_backend"
     r"|router_.*|.*aux_loss.*|seq_aux|scoring_func|score_function|norm_topk_prob|norm_head|topk_method|moe_router.*"
     r"|.*clip.*|swiglu_limit.*|use_flash.*|flash_attn.*|tokenizer_class|language|.*_loss_.*|head_dtype|unpadded_vocab_size"

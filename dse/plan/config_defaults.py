@@ -73,6 +73,14 @@ OTHER_KEYS: dict[str, dict[str, str]] = {
         "share_expert_dims": "share_expert_dim",
         "max_seq_len": "max_position_embeddings",
     },
+    "chatglm": {
+        "num_layers": "num_hidden_layers",
+        "ffn_hidden_size": "intermediate_size",
+        "padded_vocab_size": "vocab_size",
+        "multi_query_group_num": "num_key_value_heads",
+        "kv_channels": "head_dim",
+        "seq_length": "max_position_embeddings",
+    },
     "longcat_flash": {
         "ffn_hidden_size": "intermediate_size",
         "expert_ffn_hidden_size": "moe_intermediate_size",

@@ -367,6 +367,7 @@ HYBRID_FAMILIES: dict[str, Callable[[Config], dict[str, Any]]] = {
     "mamba": _mamba,
     "mamba2": _mamba2_alone,
     "minimax": _minimax,
+    "minimax_m1": _minimax,
     "minimax_text_01": _minimax,
     "nemotron_h": _nemotron_h,
     "qwen3_5_moe_text": _qwen_hybrid_moe,

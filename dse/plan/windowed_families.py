@@ -133,6 +133,16 @@ def _aria(sizes: Config) -> dict[str, Any]:
     return _plain(sizes) | {"experts": experts, "feed_forward": 0}
 
 
+def _chatglm(sizes: Config) -> dict[str, Any]:
+    """ChatGLM2 to GLM-4 in their first form; only some group their keys."""
+    biases = sizes.get("add_bias_linear", False)
+    fields = {"attention_biases": biases, "feed_forward_biases": biases}
+    fields |= {"query_key_value_biases": sizes.get("add_qkv_bias", False)}
+    grouped = sizes.get("multi_query_attention", False)
+    heads = {"heads": sizes["num_attention_heads"], "head_width": sizes.get("head_dim", 0, lowest=1)}
+    return fields | heads | {"kv_heads": sizes["num_key_value_heads"] if grouped else 0}
+
+
 def _gpt2(sizes: Config) -> dict[str, Any]:
     return {
         "kv_heads": 0,
@@ -159,6 +169,7 @@ WINDOWED_FAMILIES: dict[str, Callable[[Config], dict[str, Any]]] = {
     "afmoe": _afmoe,
     "aria_text": _aria,
     "bitnet": _plain,
+    "chatglm": _chatglm,
     "dbrx": _dbrx,
     "exaone": _exaone,
     "flint": _flint,

@@ -162,6 +162,25 @@ PUBLISHED = {
     "MiniMax-Text-01 456B": (456, _sizes(
         "minimax_text_01", 80, 6144, 9216, 200_064, **_heads(64, 8, 128), num_local_experts=32, num_experts_per_tok=2,
         attn_type_list=([0] * 7 + [1]) * 10)),
+    "MiniMax-M1 456B": (456, _sizes(
+        "minimax_m1", 80, 6144, 9216, 200_064, **_heads(64, 8, 128), num_local_experts=32, num_experts_per_tok=2,
+        attn_type_list=([0] * 7 + [1]) * 10)),
+    "Hunyuan-A13B 80B": (80, _sizes(
+        "hunyuan_v1_moe", 32, 4096, 3072, 128_167, **_heads(32, 8, 128), num_experts=64, moe_topk=[8] * 32,
+        moe_intermediate_size=[3072] * 32, num_shared_expert=[1] * 32, tie_word_embeddings=True)),
+    "Step-3.5-Flash 196B": (196, _sizes(
+        "step3p5", 45, 4096, 11264, 128_896, num_attention_heads=64, num_attention_groups=8, head_dim=128,
+        moe_num_experts=288, moe_top_k=8, moe_intermediate_size=1280, sliding_window=512,
+        moe_layers_enum=",".join(map(str, range(3, 45))),
+        layer_types=(["full_attention"] + ["sliding_attention"] * 3) * 11 + ["full_attention"],
+        attention_other_setting={"num_attention_heads": 96, "num_attention_groups": 8})),
+    "GLM-4 9B": (9.4, {
+        "model_type": "chatglm", "hidden_size": 4096, "ffn_hidden_size": 13696, "num_layers": 40, "kv_channels": 128,
+        "num_attention_heads": 32, "multi_query_attention": True, "multi_query_group_num": 2, "add_qkv_bias": True,
+        "padded_vocab_size": 151_552, "seq_length": 131_072}),
+    "Grok-1 314B": (314, _sizes(
+        "grok-1", 64, 6144, 32768, 131_072, **_heads(48, 8), num_experts=8, num_experts_per_tok=2, max_attn_value=30.0,
+        embedding_multiplier_scale=78.38)),
     "RecurrentGemma 9B": (8.6, _sizes("recurrent_gemma", 38, 4096, 24576, 256_000, **_heads(16, 1))),
     "Llama 4 Scout 109B": (108, {"model_type": "llama4", "text_config": LLAMA_4 | {"num_local_experts": 16}}),
     "Llama 4 Maverick 400B": (400, {

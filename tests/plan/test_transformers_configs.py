@@ -321,6 +321,7 @@ def test_kimi_has_the_keys_of_deepseek():
          "model_type: bert6: no known family, and a masked language model: only causal ones are planned$"),
         ({"num_key_value_heads": 7}, r"num_key_value_heads: 7: must divide num_attention_heads \(8\) .*mean 8\?\)$"),
         ({"num_attention_heads": 10}, r"num_attention_heads: 10: must divide hidden_size \(64\) if head_dim"),
+        ({"moe_intermediate_size": [48, 48, 48, 24]}, r"moe_intermediate_size: \[48, 48, 48, 24\]: must be a whole"),
         ({"vocab_size": 10**9}, "vocab_size: 1000000000: must be at most 16777216$"),
         ({"num_hidden_layers": 5000}, "num_hidden_layers: 5000: must be at most 1000$"),
         ({"sliding_window": 10**9, "model_type": "mistral"}, "sliding_window: 1000000000: must be at most"),
