@@ -40,8 +40,8 @@ class Config:
         value = self._document.get(key)
         if value is None:
             return usual
-        if type(usual) is int and self.has_list(key) and all(each == value[0] for each in value):
-            value = value[0]  # one for each layer, all equal (Hunyuan)
+        if type(usual) is int and isinstance(value, list) and {type(each) for each in value} == {int}:
+            value = value[0] if len(set(value)) == 1 else value  # one for each layer, all equal (Hunyuan)
         if type(value) is not type(usual):
             raise fail(self.where, self._path + key, value, f"must be {_TYPES[type(usual)]}")
         if type(value) is int and not lowest <= value <= MAX_SIZE:
