@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import yaml
 
 from dse.codesign.contract import PROBLEM
 from dse.codesign.options import CodesignOptions
@@ -366,3 +367,23 @@ def test_traffic_between_dies_is_charged_as_dse_plan_does(dse, tmp_path):
     asked = ("--on", out / "chip.yaml", "--precision", plan["precision"], *RUN[:6], "--json")
     again = json.loads(dse("plan", "llama3-8b", *asked).out)
     assert again["objective"]["value"] == pytest.approx(result["metrics"]["models"]["llama3-8b"]["step_s"], rel=1e-9)
+
+
+def test_a_search_that_is_interrupted_before_every_root_has_a_bound_says_so(tmp_path):
+    sizes = {"accelerators": 8, "global_batch": 16, "sequence": 2048, "on": "none"}
+    file = space_file(tmp_path)
+    document = yaml.safe_load(file.read_text())
+    document["scale_up"]["domains"]["values"] = [8, 72]  # a root each
+    file.write_text(yaml.safe_dump(document))
+    posed, bounds = pose(PROBLEM, CodesignOptions(("llama3-8b",), space=str(file), **sizes)), []
+    for asked in range(1, 60):
+        calls = iter(range(asked))
+        run = Run(stop=lambda calls=calls: "interrupted" if next(calls, None) is None else None)
+        result = PROBLEM.answer(posed, run)
+        json.loads(result.to_json())
+        assert PROBLEM.faults(result, posed) == []
+        PROBLEM.view(result, posed, run.tables)
+        bounds.append((bool(result.solution), result.bound is None))
+        if bounds[-1] == (True, True):
+            break
+    assert bounds[-1] == (True, True)

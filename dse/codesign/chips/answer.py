@@ -116,11 +116,13 @@ def _solved(posed: ChipPosed, run: Run) -> Result:
         metrics |= changed_metrics(posed, best.chip, run)
         if "pareto" in metrics and metrics["pareto"]["stopped"] is not None:
             metrics["unfinished"] = ["pareto", *metrics.get("unfinished", [])]
+    # Roots that no one has bounded yet leave no bound of the whole.
+    bound = outcome.bound if np.isfinite(outcome.bound) else None
     return result_of(
         "codesign",
         posed,
         value=metrics["score"],
-        bound=metrics["score"] if stopped is None else outcome.bound,
+        bound=metrics["score"] if stopped is None else bound,
         status=None if stopped is None else "interrupted" if stopped == "interrupted" else "feasible",
         solution=solution,
         metrics=metrics,

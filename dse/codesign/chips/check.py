@@ -341,10 +341,10 @@ def _proof_faults(result: Result, posed: ChipPosed) -> list[str]:
     """By the search again."""
     again = search(posed, Run())
     if result.metrics["stopped"] is not None:
-        bound = result.bound or 0.0
+        bound = result.bound
         return (
             [f"bound must be at least {again.score!r}, but got {bound!r}"]
-            if bound < again.score * (1 - PROOF_TOLERANCE)
+            if bound is not None and bound < again.score * (1 - PROOF_TOLERANCE)
             else []
         )
     counts = again.counts.boxes, again.counts.pairs, again.counts.priced

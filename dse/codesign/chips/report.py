@@ -63,8 +63,10 @@ def _verdict(problem: ChipProblem, result: Result) -> str:
             f"{metrics['plans_in_vocabulary']:,} plans ({metrics['chips_evaluated']:,} evaluated exactly, the rest "
             f"ruled out in {metrics['boxes']:,} boxes, {result.seconds:.1f} s)."
         )
+    if result.bound is None:
+        return f"{score}, not proven: stopped after {result.seconds:.1f} s, before there was a bound."
     return (
-        f"{score}, not proven: no chip exceeds {number(result.bound or 0.0)} (gap {percent(result.gap or 0.0)}, "
+        f"{score}, not proven: no chip exceeds {number(result.bound)} (gap {percent(result.gap or 0.0)}, "
         f"stopped after {result.seconds:.1f} s)."
     )
 
