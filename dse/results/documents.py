@@ -1848,7 +1848,7 @@ class ServeServingPlan(TypedDict):
 
 
 class ServePrefill(TypedDict):
-    """Workers that compute prompts. Keys as of ``ServingPlan``."""
+    """Workers that compute prompts."""
 
     tensor: int
     pipeline: int
@@ -1860,7 +1860,7 @@ class ServePrefill(TypedDict):
 
 
 class ServeDecode(TypedDict):
-    """Workers that write tokens. Keys as of ``ServingPlan``."""
+    """Workers that write tokens."""
 
     tensor: int
     pipeline: int

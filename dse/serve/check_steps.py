@@ -13,6 +13,7 @@ from dse.plan.model import Transformer
 from dse.plan.model_parts import Experts, LayerKind, Recurrence
 from dse.serve.check_kernels import Kernels
 from dse.serve.shape import WEIGHT_BYTES, Formats, WeightFormat
+from hardware.kernel_model import Kind
 
 _OCTAVES = [q << p for p in range(2, 15) for q in (4, 5, 6, 7)]
 TOKENS = sorted({*range(1, 17), *_OCTAVES, 131_072})
@@ -218,10 +219,10 @@ class LayerSums:
             elif kind.attends:
                 yield count, float(window.tokens) if window is not None and kind.is_windowed else 0.0
 
-    def _attention_s(self, kind: str, **shape: float) -> float:
+    def _attention_s(self, kind: Kind, **shape: float) -> float:
         size = " fp8" if self.formats.cache_bytes == 1.0 else " bfloat16"
         words = (f" bfloat16{size}", f" fp8{size}") if kind == "prefill" else (f" bfloat16{size}",)
-        return self.kernels.seconds(kind, words, "bf16", shape)  # type: ignore[arg-type]
+        return self.kernels.seconds(kind, words, "bf16", shape)
 
     def attention_start_s(self, of_prompts: bool) -> float:
         """Fixed times of what mixes tokens, of all layers."""

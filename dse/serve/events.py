@@ -348,23 +348,18 @@ def simulate(arrivals, clients, prompts, outputs, reused, rank, rules, log):
             needed = _reserved(request, prompts, outputs, reused, target, written, rules)
             if held + needed > rules.cache_tokens:
                 break
-            held += needed
-            running[size] = request
-            size += 1
+            held, running[size], size = held + needed, request, size + 1
             waiting_again, head = (waiting_again - 1, head) if waiting_again else (0, head + 1)
         if size == 0:
             if head >= tail and not waiting_again:
                 break
-            if not waiting_again:
-                now = max(now, ready[head])
+            now = now if waiting_again else max(now, ready[head])
             seen = now
             continue
         begin = now
         seconds, waited, started = _composed_s(running, size, prompts, done, target, written, new, waited, rank, rules)
         now += seconds
-        unseen += 1
-        if started or unseen >= rules.receive_steps:
-            seen, unseen = now, 0
+        seen, unseen = (now, 0) if started or unseen + 1 >= rules.receive_steps else (seen, unseen + 1)
         if steps < len(log):
             _write(log[steps], begin, now, held, running[:size], new, done, target)
         steps += 1

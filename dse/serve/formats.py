@@ -30,8 +30,8 @@ class ServingPlanDocument(Document):
     drafts: Count = 0
 
 
-class PrefillDocument(Document):
-    """Workers that compute prompts. Keys as of :class:`dse.serve.serving_plan.ServingPlan`."""
+class WorkersDocument(Document):
+    """Workers of one kind. Keys as of :class:`dse.serve.serving_plan.ServingPlan`."""
 
     tensor: Width
     pipeline: Width
@@ -39,18 +39,17 @@ class PrefillDocument(Document):
     expert: Width
     expert_tensor: Width
     replicas: Width
+
+
+class PrefillDocument(WorkersDocument):
+    """Workers that compute prompts."""
+
     chunk: Width
 
 
-class DecodeDocument(Document):
-    """Workers that write tokens. Keys as of :class:`dse.serve.serving_plan.ServingPlan`."""
+class DecodeDocument(WorkersDocument):
+    """Workers that write tokens."""
 
-    tensor: Width
-    pipeline: Width
-    attention_data: Width
-    expert: Width
-    expert_tensor: Width
-    replicas: Width
     batch: Width
 
 

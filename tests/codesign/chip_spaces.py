@@ -1,7 +1,7 @@
 """Random small spaces of chips, and their best chip by pricing every plan on every one of them."""
 
 from dataclasses import replace
-from itertools import product
+from itertools import count, product
 
 import numpy as np
 import yaml
@@ -52,6 +52,12 @@ def space_file(folder, **changes):
     path = folder / "space.yaml"
     path.write_text(yaml.safe_dump(document))
     return path
+
+
+def stops_at(asked):
+    """A stop signal that gives a reason from the call of that number on."""
+    asks = count(1)
+    return lambda: "enough" if next(asks) >= asked else None
 
 
 def random_problem(seed: int, per: Per, models: tuple[str, ...] = ("llama3-8b",)) -> ChipProblem:

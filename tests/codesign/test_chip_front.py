@@ -1,13 +1,12 @@
 """The front of chips against brute force on random small spaces."""
 
 from dataclasses import replace
-from itertools import count
 
 import numpy as np
 import pytest
 
 from dse.codesign.chips.front_search import FrontSearch
-from tests.codesign.chip_spaces import random_problem, values_of_all
+from tests.codesign.chip_spaces import random_problem, stops_at, values_of_all
 
 FRONTS = (
     ("throughput", "power", "cost"),
@@ -57,8 +56,7 @@ def test_no_chip_exceeds_the_points_of_a_search_that_is_stopped_anywhere_by_more
     problem = asked(4200, FRONTS[0])
     every = values_of_all(problem)
     for most in (2, 5, 10, 20, 40):
-        asks = count(1)
-        outcome = FrontSearch(problem, lambda: "enough" if next(asks) >= most else None).run()  # noqa: B023
+        outcome = FrontSearch(problem, stops_at(most)).run()
         if outcome.points:
             points = np.array([each.values for each in outcome.points])
             assert excess(every, points).max() <= (1 + outcome.gap) * (1 + 2e-9), most

@@ -2,7 +2,6 @@
 
 import pickle
 from dataclasses import replace
-from itertools import count
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from dse.codesign.objective import Objective
 from dse.run.executor import Executor, applied
 from dse.run.journal import Journal
 from hardware.chip_space import chip_space
-from tests.codesign.chip_spaces import OBJECTIVES, best_of_all, random_problem
+from tests.codesign.chip_spaces import OBJECTIVES, best_of_all, random_problem, stops_at
 
 
 @pytest.mark.parametrize("per", OBJECTIVES)
@@ -46,18 +45,13 @@ def test_the_best_chip_of_two_models_is_found(seed, mean):
     assert ChipSearch(problem).run().score == pytest.approx(best, rel=1e-9)
 
 
-def _stops_at(asked):
-    asks = count(1)
-    return lambda: "enough" if next(asks) >= asked else None
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_no_chip_is_better_than_the_bound_of_a_search_that_is_stopped_anywhere(seed):
     problem = random_problem(3000 + seed, "throughput")
     problem = replace(problem, limits=Limits())
     best = ChipSearch(problem).run().score
     for asked in (1, 2, 3, 5, 8, 13, 21, 34):
-        outcome = ChipSearch(problem, _stops_at(asked)).run()
+        outcome = ChipSearch(problem, stops_at(asked)).run()
         assert outcome.bound >= best * (1 - 1e-9), asked
         if outcome.stopped is None:
             break
@@ -124,7 +118,7 @@ def test_a_journalled_box_is_not_opened_again(searched, tmp_path):
         for asked in (4, 9, None):
             executor = Elsewhere()
             with Journal(path) as journal:
-                stop = _stops_at(asked) if asked else lambda: None
+                stop = stops_at(asked) if asked else lambda: None
                 outcome = ChipSearch(problem, stop, executor=executor, journal=journal).run()
             done.append(executor.done)
         assert _told(outcome) == _told(whole)

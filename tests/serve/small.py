@@ -5,11 +5,14 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+import pytest
+
 from dse.serve.check import objective_of
-from dse.serve.check_disaggregated import costs
+from dse.serve.check_disaggregated import costs, violations
 from dse.serve.check_rules import illegal, illegal_apart
 from dse.serve.options import ServeOptions, posed_problem
 from dse.serve.problem import ServeProblem
+from dse.serve.search import search
 from dse.serve.serving_plan import Plan, ServingPlan, SplitPlan, split_plan
 
 CHUNKS = (2048, 4096, 8192, 16384, 32768)
@@ -90,6 +93,18 @@ def brute_force(own: ServeProblem) -> tuple[float | None, int]:
             value = objective_of(own, plan, price)
             best = value if best is None else (min if own.fewest else max)(best, value)
     return best, count
+
+
+def assert_best_of_brute_force(own: ServeProblem, *, rel: float = 1e-12) -> None:
+    """The search has the value of the best configuration and the size of the vocabulary, and the checker agrees."""
+    searched = search(own)
+    best, (value, count) = searched.best(own.goals), brute_force(own)
+    assert searched.vocabulary == count
+    if best is None:
+        assert value is None
+        return
+    assert best.value(own.fewest) == pytest.approx(value, rel=rel)
+    assert violations(own, best.plan, best.value(own.fewest)) == []
 
 
 def fixed(own: ServeProblem, **keys: Any) -> ServeProblem:

@@ -54,11 +54,16 @@ CASES: list[tuple[str, WeightFormat, Shape]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("chip", ["b200", "mi300x"])
-@pytest.mark.parametrize(("name", "weights", "shape"), CASES, ids=[f"{name} {weights}" for name, weights, _ in CASES])
+ON_CHIPS = [
+    pytest.param(name, weights, shape, chip, id=f"{name} {weights} on {chip}")
+    for name, weights, shape in CASES
+    for chip in ("b200", "mi300x")
+    if (chip, weights) != ("mi300x", "nvfp4")  # has no products in four bits
+]
+
+
+@pytest.mark.parametrize(("name", "weights", "shape", "chip"), ON_CHIPS)
 def test_two_sums_of_the_same_layers_agree(name: str, weights: WeightFormat, shape: Shape, chip: str) -> None:
-    if chip == "mi300x" and weights == "nvfp4":
-        pytest.skip("it has no products in four bits")
     model, formats, kernels = model_of(name), Formats(weights, 1.0), kernel_model(chip)
     tables = tables_of(StepWork(model, shape, formats, kernels))
     cut = shape.tensor, shape.attention_data, shape.expert, shape.expert_tensor

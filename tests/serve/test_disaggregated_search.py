@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dse.serve.answer import solve
-from dse.serve.check_disaggregated import costs, violations
+from dse.serve.check_disaggregated import costs
 from dse.serve.closed_form import tables_of
 from dse.serve.disaggregated_repricing import repriced_apart, split_of
 from dse.serve.disaggregated_search import PricedPairs, most_written, price_pairs, search_pairs
@@ -23,7 +23,7 @@ from dse.serve.serving_plan import SplitPlan, plan_in, read_plan
 from dse.serve.step_tables import BATCHES
 from dse.serve.timeline import memory_chart, requests_trace
 from hardware.inputs import InputError
-from tests.serve.small import brute_force, every, problem
+from tests.serve.small import assert_best_of_brute_force, every, problem
 
 CASES: dict[str, dict[str, Any]] = {
     "closed loop": {},
@@ -46,16 +46,7 @@ def apart(**options: Any) -> ServeProblem:
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_the_best_is_that_of_brute_force(case: dict[str, Any]) -> None:
-    own = apart(**case)
-    searched = search(own)
-    best = searched.best(own.goals)
-    value, count = brute_force(own)
-    assert searched.vocabulary == count
-    if best is None:
-        assert value is None
-        return
-    assert best.value(own.fewest) == pytest.approx(value, rel=1e-9)
-    assert violations(own, best.plan, best.value(own.fewest)) == []
+    assert_best_of_brute_force(apart(**case), rel=1e-9)
 
 
 def test_the_nearest_is_that_of_brute_force() -> None:

@@ -13,7 +13,7 @@ from dse.serve.load import Lengths
 from dse.serve.problem import Goals
 from dse.serve.repricing import repriced
 from dse.serve.search import search
-from tests.serve.small import brute_force, every_plan, fixed, problem
+from tests.serve.small import assert_best_of_brute_force, every_plan, fixed, problem
 
 CASES: dict[str, dict[str, Any]] = {
     "closed loop": {},
@@ -32,16 +32,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_the_best_is_that_of_brute_force(case: dict[str, Any]) -> None:
-    own = problem(**case)
-    searched = search(own)
-    best = searched.best(own.goals)
-    value, count = brute_force(own)
-    assert searched.vocabulary == count
-    if best is None:
-        assert value is None
-        return
-    assert best.value(own.fewest) == pytest.approx(value, rel=1e-12)
-    assert violations(own, best.plan, best.value(own.fewest)) == []
+    assert_best_of_brute_force(problem(**case))
 
 
 def test_arrays_and_the_checker_price_every_configuration_alike() -> None:
