@@ -140,6 +140,7 @@ def test_a_space_that_cannot_be_built_is_refused_in_one_line(tmp_path, changes, 
         (("llama3-8b", "--power-cap", 100), "W"),
         (("llama3-8b", "--cost-limit", 900), "$"),
         (("llama3-8b", "--area-budget", 60), "mm²"),
+        (("llama3-8b", "--area-budget", 20, "--power-cap", 20), "mm² of 20"),
         (("llama3-70b", "--accelerators", 2), "no plan of llama3-70b fits"),
     ],
 )
@@ -151,6 +152,7 @@ def test_an_empty_space_says_which_limit_empties_it_and_by_how_much(dse, tmp_pat
     proof = result["infeasibility"]
     assert proof["demand"] > proof["limit"]
     assert word in proof["explanation"]
+    assert "inf" not in proof["explanation"]
 
 
 def test_a_die_that_is_too_small_for_its_stacks_is_padded_to_their_edge(dse, tmp_path):

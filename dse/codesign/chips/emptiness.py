@@ -109,7 +109,7 @@ def _limit(problem: ChipProblem, figures: BoxFigures) -> Infeasibility:
 
 def _several(problem: ChipProblem, figures: BoxFigures) -> Infeasibility:
     """Of limits that leave nothing only together, or of an edge that is too short."""
-    names = _names(problem)
+    names = {name: each for name, each in _names(problem).items() if np.isfinite(each.limit)}
     least = dict.fromkeys(names, np.inf)
     clock = float(figures.clocks_hz[0])
     for how in figures.realisations:
@@ -117,7 +117,7 @@ def _several(problem: ChipProblem, figures: BoxFigures) -> Infeasibility:
             links = Links(figures.links[0], 1)
             made = problem.silicon(figures.cores, how, memory, links, problem.precisions[0], any_sram=True)
             values = {"die_mm2": made.die_mm2, "power_w": made.watts(clock), "usd": made.usd}
-            least = {name: min(least[name], float(each.min())) for name, each in values.items()}
+            least = {name: min(least[name], float(values[name].min())) for name in names}
     name = max(names, key=lambda each: least[each] / names[each].limit)
     listed = ", ".join(f"{least[each]:,.0f} {names[each].unit} of {names[each].limit:,.0f}" for each in names)
     return Infeasibility(
