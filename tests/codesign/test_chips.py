@@ -155,6 +155,21 @@ def test_an_empty_space_says_which_limit_empties_it_and_by_how_much(dse, tmp_pat
     assert "inf" not in proof["explanation"]
 
 
+def test_a_plan_is_counted_once_whatever_the_domains_and_formats_of_chips_are(dse, tmp_path):
+    def plans(models, domains, formats):
+        file = space_file(tmp_path, formats=formats)
+        document = yaml.safe_load(file.read_text())
+        document["scale_up"]["domains"]["values"] = domains
+        file.write_text(yaml.safe_dump(document))
+        done = dse("codesign", *models, "--space", file, *RUN, "--json")
+        return json.loads(done.out)["metrics"]["plans_in_vocabulary"]
+
+    one, other, formats = ("llama3-8b",), ("llama2-7b",), ["bf16", "fp8"]
+    of_one = plans(one, [8], formats)
+    assert plans(one, [8, 72], formats) == of_one > plans(one, [8], ["bf16"])
+    assert plans((*one, *other), [8], formats) == of_one + plans(other, [8], formats)
+
+
 def test_a_die_that_is_too_small_for_its_stacks_is_padded_to_their_edge(dse, tmp_path):
     memories = [{"kind": "hbm3e", "stacks": [6], "gb": [24], "source": "a test"}]
     space = space_file(tmp_path, arrays=[[256, 256]], units=[2], lanes=[32], dies=[1], memories=memories)

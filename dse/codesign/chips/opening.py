@@ -131,8 +131,9 @@ class BoxOpener:
         return Opened((root,), tuple(priced), work.counts, plans)
 
     def _all_families(self, box: Box) -> tuple[Plans, int]:
-        """The families of each model and precision of a root, and how many plans they have."""
+        """The families of each model and precision of a root, and how many plans they have that no other root has."""
         lists, plans = [], 0
+        is_first = box.domain == min(self._problem.space.scale_up.domains.values)
         for model in range(len(self._problem.models)):
             own = []
             for precision in self._problem.precisions_of(box.precision):
@@ -142,7 +143,8 @@ class BoxOpener:
                     self._families[model, precision] = every, plans_in(asked, every)
                 every, count = self._families[model, precision]
                 own.append((precision, every))
-                plans += count
+                elsewhere = precision != box.precision and precision in self._problem.precisions
+                plans += count if is_first and not elsewhere else 0
             lists.append(tuple(own))
         return tuple(lists), plans
 
